@@ -1,0 +1,401 @@
+/* fornax.h - load a language model and generate text with it, in this process.
+ *
+ * One header, C99 (or C++), no other Fornax header needed:
+ *
+ *     fornax_error err = {0};
+ *     fornax_context *ctx = NULL;
+ *     fornax_model *model = NULL;
+ *     fornax_engine *engine = NULL;
+ *     fornax_session *chat = NULL;
+ *     if (fornax_context_open(&ctx, NULL, &err) || fornax_model_open(&model, ctx, "smol.gguf", NULL, &err) ||
+ *         fornax_engine_open(&engine, model, NULL, &err) ||
+ *         fornax_session_open(&chat, engine, NULL, &err) ||
+ *         fornax_session_say(chat, "What is gravity?", print_piece, NULL, &err))
+ *         fprintf(stderr, "%s\n", err.text);
+ *
+ * Objects:   context    allocator, log, threads, instruction-set level.
+ *            model      weights, tokenizer, chat template. Immutable once open:
+ *                       any number of threads and engines may share it.
+ *            engine     the loop that batches requests of one model; owns the
+ *                       KV cache with its shared prefixes.
+ *            request    one prompt and its sampled continuation(s).
+ *            session    one conversation on an engine; used by one thread at a time.
+ * Errors:    every call that can fail returns a fornax_status and, if 'err' is
+ *            not NULL, fills it with one sentence for a human. On failure *out
+ *            is NULL and nothing is left to free.
+ * Ownership: whatever a call hands out through a ** parameter is yours and has
+ *            a _close (which accepts NULL). Close in reverse order of opening.
+ *            Every const pointer is only borrowed: it stays valid until the
+ *            object it came from is changed or closed.
+ * Threads:   calls on different objects may run at the same time; what one
+ *            object allows is said at its calls.
+ * Hosts:     no signal handlers, no setlocale, no environment changes, nothing
+ *            printed. The caller's floating-point mode is restored on return.
+ *            After fork() the child may only call the _close functions; others
+ *            return FORNAX_EARG.
+ * Options:   structs begin with 'size'; set it with FORNAX_OPTIONS(type). Zero
+ *            means default for every field unless said otherwise.
+ * Strings:   UTF-8. Where a length stands beside a pointer the text may hold
+ *            zero bytes; lengths of SIZE_MAX mean "up to the zero". */
+#ifndef FORNAX_H
+#define FORNAX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef FORNAX_API
+#if defined(__GNUC__)
+#define FORNAX_API __attribute__((visibility("default")))
+#else
+#define FORNAX_API
+#endif
+#endif
+
+#define FORNAX_VERSION_MAJOR 0
+#define FORNAX_VERSION_MINOR 1
+#define FORNAX_VERSION_PATCH 0
+
+/* ---- Status and errors ---------------------------------------------------- */
+
+typedef enum fornax_status {
+    FORNAX_OK = 0,
+    FORNAX_ENOMEM,    /* memory or KV pages ran out                        */
+    FORNAX_EIO,       /* the operating system refused; text names the path */
+    FORNAX_EFORMAT,   /* a file, template or JSON text is malformed        */
+    FORNAX_EUNSUP,    /* well formed, but this build can't do it           */
+    FORNAX_EARG,      /* the caller broke the contract of the call         */
+    FORNAX_ECANCEL,   /* the caller asked to stop                          */
+    FORNAX_EBUSY,     /* queue full; retry after err->retry_after_ms       */
+    FORNAX_ENOTFOUND, /* no such model, file, object                       */
+    FORNAX_ETIMEOUT,  /* a deadline passed                                 */
+    FORNAX_EINTERNAL  /* a bug of ours; please report                      */
+} fornax_status;
+
+typedef struct fornax_error {
+    fornax_status status;
+    char param[96];           /* the option, field or key at fault, or "" */
+    uint32_t retry_after_ms;  /* for FORNAX_EBUSY */
+    char text[1024];          /* one sentence, no newline at its end; template and
+                                 grammar faults carry the line and a caret below it */
+} fornax_error;
+
+/* "FORNAX_EFORMAT" and so on; "FORNAX_E?" for a number that is none. */
+FORNAX_API const char *fornax_status_name(fornax_status status);
+/* "0.1.0" of the library linked at run time. */
+FORNAX_API const char *fornax_version(void);
+
+#define FORNAX_OPTIONS(type) { .size = sizeof(type) }
+
+/* ---- Context ------------------------------------------------------------------ */
+
+typedef struct fornax_context fornax_context;
+
+/* Allocates (p NULL), resizes or frees (new_size 0, returns NULL) one block, at
+ * least 16-byte aligned. Must be callable from any thread. NULL: out of memory. */
+typedef void *(*fornax_alloc_fn)(void *user, void *p, size_t old_size, size_t new_size);
+/* One line without newline. level: 0 error, 1 warning, 2 information, 3 debug. */
+typedef void (*fornax_log_fn)(void *user, int level, const char *line);
+
+typedef struct fornax_context_options {
+    size_t size;
+    fornax_alloc_fn alloc;    /* NULL: malloc                                          */
+    void *alloc_user;
+    fornax_log_fn log;        /* NULL: silent                                          */
+    void *log_user;
+    int log_level;            /* the most detailed level passed on; 0: errors only     */
+    int threads;              /* compute threads; 0: as many as the affinity mask and
+                                 the cgroup quota allow                                */
+    const char *cpu;          /* "scalar", "avx2", "avx512", "neon"; NULL: environment
+                                 variable FORNAX_CPU, else the best the machine has    */
+} fornax_context_options;
+
+FORNAX_API fornax_status fornax_context_open(fornax_context **out, const fornax_context_options *opt,
+                                             fornax_error *err);
+FORNAX_API void fornax_context_close(fornax_context *ctx);
+FORNAX_API int fornax_context_threads(const fornax_context *ctx);
+FORNAX_API const char *fornax_context_cpu(const fornax_context *ctx);   /* "avx512" */
+
+/* ---- Model --------------------------------------------------------------------- */
+
+typedef struct fornax_model fornax_model;
+typedef struct fornax_tokenizer fornax_tokenizer;
+
+typedef struct fornax_model_options {
+    size_t size;
+    const char *dtype;         /* "auto" or NULL: weights as stored, activations of quantized
+                                  matmuls in int8 blocks; "f32": exact mode, everything in f32
+                                  on dequantized weights; "bf16", "f16": weights converted */
+    const char *kv_dtype;      /* "auto" or NULL: f16 (exact mode: f32); "f16", "f32"      */
+    const char *chat_template; /* Jinja text that replaces the model's own, or NULL       */
+    int64_t max_context;       /* tokens in a sequence at most; 0: the model's own         */
+    /* Called now and then while loading, from the calling thread; a nonzero
+     * result cancels with FORNAX_ECANCEL. fraction: 0..1. */
+    int (*progress)(void *user, double fraction);
+    void *progress_user;
+} fornax_model_options;
+
+typedef struct fornax_model_info {
+    const char *architecture;   /* "llama", "qwen3"                                */
+    const char *name;           /* from the file, or its file name                 */
+    const char *dtype;          /* numerics in use: "auto", "f32", ...              */
+    const char *kv_dtype;
+    const char *numerics_id;    /* outputs are bit-equal among equal ids            */
+    int64_t n_params;           /* elements of the weight tensors                   */
+    int64_t file_bytes;
+    int64_t weight_bytes;       /* packed, resident                                 */
+    int64_t vocab_size;         /* width of a row of logits                         */
+    int64_t n_layers, n_heads, n_kv_heads, head_dim, embedding_dim;
+    int64_t max_context;
+    int64_t kv_bytes_per_token;
+    double load_ms;
+} fornax_model_info;
+
+/* Opens 'path': a .gguf file, or a folder with config.json and safetensors. */
+FORNAX_API fornax_status fornax_model_open(fornax_model **out, fornax_context *ctx, const char *path,
+                                           const fornax_model_options *opt, fornax_error *err);
+/* Engines of the model must be closed first. */
+FORNAX_API void fornax_model_close(fornax_model *model);
+FORNAX_API const fornax_model_info *fornax_model_get_info(const fornax_model *model);
+FORNAX_API const fornax_tokenizer *fornax_model_tokenizer(const fornax_model *model);
+
+/* What is inside a model file or folder, without loading it: header, metadata,
+ * tensors; as text for people (json 0) or one JSON object (json 1). *out is
+ * yours: fornax_text_close. */
+typedef struct fornax_text fornax_text;
+FORNAX_API fornax_status fornax_inspect(fornax_text **out, fornax_context *ctx, const char *path, int json,
+                                        fornax_error *err);
+FORNAX_API const char *fornax_text_bytes(const fornax_text *text, size_t *n);   /* zero-terminated */
+FORNAX_API void fornax_text_close(fornax_text *text);
+
+/* Runs the model over 'ids' and hands out raw logits (before any sampling step)
+ * of the positions first..n-1, in order. logits: [vocab_size] f32, valid during
+ * the call; a nonzero result of 'each' cancels. Any thread; makes its own KV. */
+typedef int (*fornax_logits_fn)(void *user, int64_t position, const float *logits, int64_t vocab_size);
+FORNAX_API fornax_status fornax_model_evaluate(fornax_model *model, const int32_t *ids, size_t n, size_t first,
+                                               fornax_logits_fn each, void *user, fornax_error *err);
+
+/* ---- Tokenizer and chat template -------------------------------------------------- */
+
+/* Only the tokenizer and template of 'path' (a .gguf, a folder, a tokenizer.json):
+ * no weights are read and need not be there. Not needed beside a model. */
+FORNAX_API fornax_status fornax_tokenizer_open(fornax_tokenizer **out, fornax_context *ctx, const char *path,
+                                               fornax_error *err);
+FORNAX_API void fornax_tokenizer_close(fornax_tokenizer *tok);   /* not a model's */
+
+enum {
+    FORNAX_TOKENIZE_SPECIAL = 1,  /* spellings of special tokens in the text become those tokens */
+    FORNAX_TOKENIZE_ADD = 2       /* add the begin and end tokens that the tokenizer's
+                                     post-processor (or the GGUF's add_bos/add_eos) asks for      */
+};
+/* Writes at most 'cap' ids and sets *n to the number there are (call again with
+ * more room if *n > cap). ids may be NULL when cap is 0. Any thread. */
+FORNAX_API fornax_status fornax_tokenize(const fornax_tokenizer *tok, const char *text, size_t text_n,
+                                         unsigned flags, int32_t *ids, size_t cap, size_t *n, fornax_error *err);
+/* The text of 'ids'; incomplete UTF-8 becomes U+FFFD. skip_special leaves control tokens out. */
+FORNAX_API fornax_status fornax_detokenize(const fornax_tokenizer *tok, const int32_t *ids, size_t n,
+                                           int skip_special, fornax_text **out, fornax_error *err);
+/* The bytes one token stands for in running text (not zero-terminated, may be
+ * part of a character); NULL if there is no such id. */
+FORNAX_API const char *fornax_token_bytes(const fornax_tokenizer *tok, int32_t id, size_t *n);
+FORNAX_API int fornax_token_is_special(const fornax_tokenizer *tok, int32_t id);
+/* Whether generation ends at this id. */
+FORNAX_API int fornax_token_is_eos(const fornax_tokenizer *tok, int32_t id);
+FORNAX_API int32_t fornax_token_find(const fornax_tokenizer *tok, const char *text, size_t n);  /* -1: none */
+FORNAX_API int64_t fornax_tokenizer_size(const fornax_tokenizer *tok);   /* number of ids */
+FORNAX_API const char *fornax_tokenizer_template(const fornax_tokenizer *tok);   /* Jinja text or NULL */
+
+/* A conversation rendered by the chat template and tokenized. Special tokens come
+ * from the template only: their spellings inside messages and tools stay text. */
+typedef struct fornax_prompt fornax_prompt;
+/* json: {"messages":[{"role","content",...}], "tools":[...],
+ * "add_generation_prompt":true (default), "kwargs":{names visible to the template}}. */
+FORNAX_API fornax_status fornax_prompt_render(fornax_prompt **out, const fornax_tokenizer *tok, const char *json,
+                                              size_t json_n, fornax_error *err);
+FORNAX_API const char *fornax_prompt_text(const fornax_prompt *prompt, size_t *n);
+FORNAX_API const int32_t *fornax_prompt_ids(const fornax_prompt *prompt, size_t *n);
+FORNAX_API void fornax_prompt_close(fornax_prompt *prompt);
+
+/* ---- Engine --------------------------------------------------------------------- */
+
+typedef struct fornax_engine fornax_engine;
+
+typedef struct fornax_engine_options {
+    size_t size;
+    int manual;               /* 1: no thread of its own; the caller calls fornax_engine_step */
+    int max_batch;            /* sequences running at once; 0: 64                             */
+    int step_tokens;          /* token budget of one step; 0: 512                             */
+    int prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: step_tokens */
+    int queue_limit;          /* requests waiting at most; 0: 256                             */
+    int64_t kv_bytes;         /* of the page pool; 0: enough for the model's whole context, at
+                                 least four times 4096 tokens, at most a quarter of memory.
+                                 Memory is touched as it is used.                             */
+    int page_tokens;          /* tokens in a KV page; 0: 32                                   */
+    int no_prefix_cache;      /* 1: never reuse pages of earlier requests                     */
+} fornax_engine_options;
+
+typedef struct fornax_engine_stats {
+    size_t size;              /* set by the caller */
+    uint64_t steps;           /* forward passes done; grows while work progresses */
+    uint64_t requests_total, requests_done, requests_failed, requests_cancelled, requests_rejected;
+    uint64_t running, waiting;                  /* sequences, requests now */
+    uint64_t prompt_tokens, cached_tokens, generated_tokens;
+    uint64_t preemptions;
+    uint64_t pages_total, pages_used, pages_cached;   /* cached: held by the prefix tree only */
+    uint64_t step_ns_total;
+    uint64_t page_tokens, page_bytes;
+} fornax_engine_stats;
+
+FORNAX_API fornax_status fornax_engine_open(fornax_engine **out, fornax_model *model,
+                                            const fornax_engine_options *opt, fornax_error *err);
+/* Cancels what runs, waits for the step in progress. Its requests may be closed after. */
+FORNAX_API void fornax_engine_close(fornax_engine *engine);
+FORNAX_API fornax_model *fornax_engine_model(const fornax_engine *engine);
+/* Manual engines: one step. *did is 0 if there was nothing to do. One thread at a time. */
+FORNAX_API fornax_status fornax_engine_step(fornax_engine *engine, int *did, fornax_error *err);
+/* A descriptor that polls readable while a manual engine has work (-1 otherwise). */
+FORNAX_API int fornax_engine_fd(const fornax_engine *engine);
+FORNAX_API void fornax_engine_get_stats(const fornax_engine *engine, fornax_engine_stats *stats);
+/* Forgets all cached prefixes that nothing uses now. */
+FORNAX_API void fornax_engine_drop_cache(fornax_engine *engine);
+
+/* ---- Requests ------------------------------------------------------------------- */
+
+typedef struct fornax_request fornax_request;
+
+typedef struct fornax_logit_bias {
+    int32_t id;
+    float bias;               /* added to the logit; -100 or less bans, 100 or more forces in practice */
+} fornax_logit_bias;
+
+typedef struct fornax_string {
+    const char *p;
+    size_t n;
+} fornax_string;
+
+typedef enum fornax_finish {
+    FORNAX_FINISH_NONE = 0,   /* not finished                      */
+    FORNAX_FINISH_STOP,       /* end token, stop id or stop string */
+    FORNAX_FINISH_LENGTH,     /* max_tokens or the context's end   */
+    FORNAX_FINISH_CANCEL,
+    FORNAX_FINISH_ERROR
+} fornax_finish;
+
+typedef struct fornax_top_logprob {
+    int32_t id;
+    float logprob;
+} fornax_top_logprob;
+
+typedef enum fornax_event_kind {
+    FORNAX_EVENT_TOKEN = 1,   /* one sampled token of one choice; text may be empty while a
+                                 character or a possible stop string is incomplete          */
+    FORNAX_EVENT_FINISH,      /* a choice ended; text is what was still held back            */
+    FORNAX_EVENT_DONE         /* the last event of a request: all choices ended              */
+} fornax_event_kind;
+
+/* Valid until the next event is taken (or the callback returns). */
+typedef struct fornax_event {
+    fornax_event_kind kind;
+    int choice;                     /* 0..n-1 */
+    int32_t token;
+    const char *text;               /* whole UTF-8 characters only, zero-terminated */
+    size_t text_n;
+    float logprob;                  /* of the sampled token; if logprobs were asked for */
+    const fornax_top_logprob *top;  /* [n_top], best first; before temperature, after bias
+                                       and penalties: log-softmax of what was sampled from */
+    int n_top;
+    fornax_finish finish;           /* FINISH and DONE */
+    const char *stop_string;        /* the stop string that matched, or NULL */
+    int64_t prompt_tokens, cached_tokens, generated_tokens;   /* FINISH: of the choice; DONE: of all */
+    fornax_status status;           /* DONE: FORNAX_OK, or why it ended */
+    const char *error;              /* the sentence for it, or NULL */
+} fornax_event;
+
+/* Changes the raw logits [vocab_size] before sampling; called on the engine's
+ * thread: be quick. n_tokens ids were generated so far for this choice. */
+typedef void (*fornax_logits_hook)(void *user, int choice, const int32_t *tokens, size_t n_tokens, float *logits,
+                                   int64_t vocab_size);
+/* Called on the engine's thread for each event instead of queueing it. A nonzero
+ * result cancels the request. */
+typedef int (*fornax_event_fn)(void *user, const fornax_event *event);
+
+typedef struct fornax_request_options {
+    size_t size;
+    const int32_t *ids;         /* the prompt, copied; at least one id */
+    size_t n_ids;
+    int64_t max_tokens;         /* new tokens of each choice; 0: up to the context's end; -1: none
+                                   (the prompt is computed and kept)                          */
+    int64_t min_tokens;         /* no end token or stop before that many                      */
+    int n;                      /* choices; 0: 1                                              */
+    float temperature;          /* 0: greedy                                                  */
+    int top_k;                  /* 0: all                                                     */
+    float top_p;                /* 0 or 1: all                                                */
+    float min_p;                /* relative to the best token                                 */
+    float repetition_penalty;   /* 0 or 1: none; over prompt and generated tokens             */
+    float frequency_penalty;    /* per occurrence in the generated tokens                     */
+    float presence_penalty;
+    uint64_t seed;              /* used if has_seed; else drawn                               */
+    int has_seed;
+    const fornax_logit_bias *logit_bias;
+    size_t n_logit_bias;
+    const fornax_string *stop;  /* stop strings; the text ends before the match                */
+    size_t n_stop;
+    const int32_t *stop_ids;    /* beside the model's own end tokens                          */
+    size_t n_stop_ids;
+    int ignore_eos;
+    int logprobs;               /* 1: logprob of each sampled token                           */
+    int top_logprobs;           /* that many alternatives, 0..20                              */
+    int prompt_logprobs;        /* reserved, must be 0                                        */
+    int priority;               /* higher first                                               */
+    int64_t deadline_ms;        /* from submission; 0: none; then FORNAX_ETIMEOUT              */
+    const char *cache_salt;     /* prefixes are shared only among equal salts; NULL: ""       */
+    fornax_logits_hook logits_hook;
+    void *logits_user;
+    fornax_event_fn on_event;   /* NULL: events are queued for fornax_request_next            */
+    void *event_user;
+} fornax_request_options;
+
+/* Queues a request. FORNAX_EBUSY: the queue is full. FORNAX_EARG: an option is out of
+ * range (err->param names it), or prompt and max_tokens exceed the context
+ * (param "context_length"; the text has the counts). Any thread. */
+FORNAX_API fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
+                                               const fornax_request_options *opt, fornax_error *err);
+/* Waits for the next event (timeout_ms -1: for ever, 0: not at all; FORNAX_ETIMEOUT).
+ * One thread at a time. Nothing follows FORNAX_EVENT_DONE: FORNAX_ENOTFOUND. */
+FORNAX_API fornax_status fornax_request_next(fornax_request *req, const fornax_event **event, int timeout_ms,
+                                             fornax_error *err);
+/* A descriptor that polls readable while events are queued. */
+FORNAX_API int fornax_request_fd(const fornax_request *req);
+FORNAX_API void fornax_request_cancel(fornax_request *req);      /* any thread; DONE follows */
+FORNAX_API void fornax_request_close(fornax_request *req);       /* cancels if need be */
+
+/* ---- Sessions: a conversation in a few lines ----------------------------------------- */
+
+typedef struct fornax_session fornax_session;
+
+typedef struct fornax_session_options {
+    size_t size;
+    const char *system;                       /* system message or NULL          */
+    const fornax_request_options *sampling;   /* copied; ids and callbacks unused */
+    const char *kwargs;                       /* JSON object for the template, or NULL */
+} fornax_session_options;
+
+/* A piece of the reply; nonzero stops it (what came so far is kept). */
+typedef int (*fornax_piece_fn)(void *user, const char *text, size_t n);
+
+FORNAX_API fornax_status fornax_session_open(fornax_session **out, fornax_engine *engine,
+                                             const fornax_session_options *opt, fornax_error *err);
+/* Sends a user message, streams the reply, keeps both. */
+FORNAX_API fornax_status fornax_session_say(fornax_session *s, const char *text, fornax_piece_fn piece, void *user,
+                                            fornax_error *err);
+FORNAX_API const char *fornax_session_messages(const fornax_session *s);   /* JSON array */
+FORNAX_API void fornax_session_clear(fornax_session *s);                   /* forgets all but the system message */
+FORNAX_API void fornax_session_close(fornax_session *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

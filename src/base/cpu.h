@@ -1,0 +1,31 @@
+/* cpu.h - what the processor can do, and the level in use.
+ *
+ * Levels, not single features, choose kernels, so that "avx512" means one set
+ * of bits everywhere: a level's kernels may use all features of its list. */
+#ifndef FX_CPU_H
+#define FX_CPU_H
+
+#include "base/status.h"
+#include "base/str.h"
+
+typedef enum fx_cpu_level {
+    FX_CPU_SCALAR = 0,
+    FX_CPU_AVX2,        /* AVX2, FMA, F16C, BMI2 */
+    FX_CPU_AVX512,      /* F, BW, DQ, VL, VNNI */
+    FX_CPU_NEON,        /* aarch64 */
+    FX_CPU_LEVELS
+} fx_cpu_level;
+
+typedef struct fx_cpu {
+    fx_cpu_level level;
+    bool avx_vnni;          /* VEX-encoded vpdpbusd, usable at level AVX2 (same integers) */
+    bool avx512_bf16;       /* vdpbf16ps exists */
+    bool bf16_fast;         /* ... and pays on this microarchitecture */
+} fx_cpu;
+
+fx_cpu fx_cpu_detect(void);                        /* the best this machine has */
+/* name "scalar", "avx2", "avx512", "neon": that level, or an error if the machine lacks it. */
+fx_status fx_cpu_choose(fx_cpu *out, const char *name, fx_error *err);
+const char *fx_cpu_level_name(fx_cpu_level l);
+
+#endif
