@@ -1,0 +1,67 @@
+/* rows.h - the row table of a step, and the state a sequence keeps.
+ *
+ * A step runs the model over one ragged batch: rows of several sequences, each
+ * sequence's rows contiguous and in position order (a decode token is a run of
+ * one row, a prefill chunk a longer run).  Kernels and epilogues get this table;
+ * columns may be added without touching kernels that don't read them.
+ *
+ * State: layer by layer, what a sequence keeps (DESIGN "kv").  kv and sched see
+ * only this table.  A page holds FX 'page_tokens' tokens of all its layers. */
+#ifndef FX_ROWS_H
+#define FX_ROWS_H
+
+#include "base/compiler.h"
+#include "tensor/dtype.h"
+
+typedef uint32_t fx_page;                 /* index into the pool */
+#define FX_PAGE_NONE UINT32_MAX
+
+typedef struct fx_step_seq {
+    int32_t row0, n_rows;                 /* its rows in the step */
+    int32_t pos0;                         /* position of row0; it has pos0 + n_rows tokens afterwards */
+    const fx_page *pages;                 /* page i holds positions [i*page_tokens, (i+1)*page_tokens) */
+    int32_t adapter;                      /* -1: none */
+} fx_step_seq;
+
+typedef struct fx_step {
+    int32_t n_rows, n_seqs, n_logits;
+    const int32_t *token;                 /* [n_rows] */
+    const int32_t *pos;                   /* [n_rows] */
+    const int32_t *seq;                   /* [n_rows] index into seqs */
+    const fx_step_seq *seqs;              /* [n_seqs] */
+    const int32_t *logit_rows;            /* [n_logits] ascending: rows that want logits */
+    uint8_t *kv;                          /* the page pool */
+    size_t page_bytes;
+    int32_t page_tokens;                  /* a multiple of 32 */
+} fx_step;
+
+typedef enum fx_state_kind {
+    FX_STATE_NONE,
+    FX_STATE_FULL,                        /* paged K and V over the whole context */
+    FX_STATE_WINDOW,                      /* ... over the last 'window' positions */
+    FX_STATE_LATENT,                      /* MLA */
+    FX_STATE_RECURRENT,
+    FX_STATE_SHARED                       /* another layer's */
+} fx_state_kind;
+
+typedef struct fx_state_layer {
+    fx_state_kind kind;
+    int32_t kv_heads, k_dim, v_dim;       /* widths of one head */
+    int32_t window, source;               /* WINDOW: positions; SHARED: layer */
+    size_t k_offset, v_offset;            /* bytes into a page, 64-byte aligned; set by fx_state_layout */
+} fx_state_layer;
+
+typedef struct fx_state_table {
+    int32_t n_layers;
+    fx_state_layer *layers;
+    fx_dtype kv_dtype;                    /* F16 or F32 */
+    int32_t page_tokens;
+    size_t page_bytes;                    /* set by fx_state_layout */
+} fx_state_table;
+
+/* Sets offsets and page_bytes from kv_dtype and page_tokens. In a page, for each
+ * kv head of a layer: K as [page_tokens/32][k_dim][32 tokens] (so that 32 keys lie side by
+ * side for each component: a lane is a key), V as [page_tokens][v_dim]. */
+void fx_state_layout(fx_state_table *t);
+
+#endif
