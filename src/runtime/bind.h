@@ -1,0 +1,40 @@
+/* bind.h - from a plan and a source of weights to a program that can run.
+ *
+ *     fx_program *p;
+ *     fx_program_new(&p, mem);
+ *     ... lower a plan into fx_program_arena(p) ...
+ *     fx_program_bind(p, plan, &state, &source, pool, &cpu, err);
+ *
+ * Weights of products are packed, all threads together, into the layout of the
+ * kernel that the CPU level chooses; after that the source's pages are released,
+ * so one resident copy remains.  Embedding tables stay views of the source. */
+#ifndef FX_BIND_H
+#define FX_BIND_H
+
+#include "base/cpu.h"
+#include "kir/plan.h"
+#include "runtime/program.h"
+
+/* A matrix as the file holds it; 'data' stays valid as long as the program. */
+typedef struct fx_weight_view {
+    const void *data;
+    fx_dtype dtype;
+    int64_t rows, cols;
+    size_t row_bytes;
+} fx_weight_view;
+
+typedef struct fx_weight_source {
+    bool (*find)(void *user, fx_str name, fx_weight_view *out);
+    void (*release)(void *user, const void *data, size_t bytes);   /* no longer needed resident; may be NULL */
+    bool (*progress)(void *user, double fraction);                 /* false: stop with ECANCEL; may be NULL */
+    void *user;
+} fx_weight_source;
+
+fx_status fx_program_new(fx_program **out, const fx_mem *mem, fx_error *err);
+fx_arena *fx_program_arena(fx_program *p);
+/* 'plan' lives in the program's arena; 'state' is copied. Once. */
+fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_table *state,
+                          const fx_weight_source *source, fx_pool *pool, const fx_cpu *cpu, fx_error *err);
+size_t fx_program_weight_bytes(const fx_program *p);
+
+#endif

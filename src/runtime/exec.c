@@ -1,0 +1,348 @@
+/* exec.c - runs a program's plan on the pool.
+ *
+ * When an exec is made, every launch's argument struct is filled from one table
+ * (binds[]): which slot goes to which field, and as what.  A step then only sets row
+ * counts and the row table, and walks the list; nothing is allocated. */
+#include <string.h>
+
+#include "base/fpmode.h"
+#include "runtime/program_int.h"
+
+/* A launch with its code. */
+typedef struct exec_launch {
+    fx_launch l;
+    int64_t (*tasks)(const void *args);
+    void (*run)(const void *args, int64_t t0, int64_t t1, void *scratch);
+    const fx_matmul_kernel *matmul;   /* instead of run */
+    struct fx_exec *owner;
+} exec_launch;
+
+struct fx_exec {
+    const fx_program *program;
+    const fx_mem *mem;
+    fx_pool *pool;
+    fx_plan plan;                /* own bufs (offsets), shared rest */
+    exec_launch *launches;
+    uint8_t *buffers, *scratch;
+    size_t buffer_bytes, scratch_each, scratch_bytes;
+    int64_t max_rows, max_logits;
+    const fx_step *step;
+};
+
+/* ---- The binding table ---- */
+
+typedef enum bind_kind { BIND_MAT, BIND_Q8, BIND_VEC, BIND_TABLE, BIND_TILES } bind_kind;
+enum { OUT = 8 };                /* slot OUT+i is out[i] */
+
+typedef struct bind_row {
+    fx_launch_op op;
+    int slot;
+    bind_kind kind;
+    size_t at;                   /* offset in the argument struct */
+} bind_row;
+
+#define ROW(op, slot, kind, type, field) { op, slot, kind, offsetof(type, field) }
+#define MAP_ROWS(op)                                    \
+    ROW(op, 0, BIND_MAT, fx_map_args, a),               \
+    ROW(op, 1, BIND_MAT, fx_map_args, b),               \
+    ROW(op, OUT, BIND_MAT, fx_map_args, y)
+
+static const bind_row binds[] = {
+    ROW(FX_L_EMBED, 0, BIND_TABLE, fx_embed_args, table),
+    ROW(FX_L_EMBED, OUT, BIND_MAT, fx_embed_args, y),
+    ROW(FX_L_RMSNORM, 0, BIND_MAT, fx_rmsnorm_args, x),
+    ROW(FX_L_RMSNORM, 1, BIND_MAT, fx_rmsnorm_args, residual),
+    ROW(FX_L_RMSNORM, 2, BIND_VEC, fx_rmsnorm_args, w),
+    ROW(FX_L_RMSNORM, OUT, BIND_MAT, fx_rmsnorm_args, sum),
+    ROW(FX_L_RMSNORM, OUT + 1, BIND_MAT, fx_rmsnorm_args, y),
+    ROW(FX_L_RMSNORM, OUT + 2, BIND_Q8, fx_rmsnorm_args, q8),
+    ROW(FX_L_QUANT, 0, BIND_MAT, fx_quant_args, x),
+    ROW(FX_L_QUANT, OUT, BIND_Q8, fx_quant_args, q8),
+    ROW(FX_L_MATMUL, 0, BIND_MAT, fx_matmul_args, x),
+    ROW(FX_L_MATMUL, 0, BIND_Q8, fx_matmul_args, q8),
+    ROW(FX_L_MATMUL, 1, BIND_TILES, fx_matmul_args, w),
+    ROW(FX_L_MATMUL, 2, BIND_VEC, fx_matmul_args, epi.bias),
+    ROW(FX_L_MATMUL, 3, BIND_MAT, fx_matmul_args, epi.residual),
+    ROW(FX_L_MATMUL, OUT, BIND_MAT, fx_matmul_args, epi.y),
+    ROW(FX_L_ROPE_STORE, 0, BIND_MAT, fx_rope_store_args, q),
+    ROW(FX_L_ROPE_STORE, 1, BIND_MAT, fx_rope_store_args, k),
+    ROW(FX_L_ROPE_STORE, 2, BIND_MAT, fx_rope_store_args, v),
+    ROW(FX_L_ROPE_STORE, 3, BIND_VEC, fx_rope_store_args, q_norm),
+    ROW(FX_L_ROPE_STORE, 4, BIND_VEC, fx_rope_store_args, k_norm),
+    ROW(FX_L_ROPE_STORE, 5, BIND_VEC, fx_rope_store_args, inv_freq),
+    ROW(FX_L_ROPE_STORE, OUT, BIND_MAT, fx_rope_store_args, q_out),
+    ROW(FX_L_ATTEND, 0, BIND_MAT, fx_attend_args, q),
+    ROW(FX_L_ATTEND, OUT, BIND_MAT, fx_attend_args, out),
+    ROW(FX_L_GATHER, 0, BIND_MAT, fx_gather_args, x),
+    ROW(FX_L_GATHER, OUT, BIND_MAT, fx_gather_args, y),
+    MAP_ROWS(FX_L_ADD), MAP_ROWS(FX_L_MUL), MAP_ROWS(FX_L_SCALE), MAP_ROWS(FX_L_SILU), MAP_ROWS(FX_L_GELU),
+    MAP_ROWS(FX_L_GELU_TANH), MAP_ROWS(FX_L_RELU), MAP_ROWS(FX_L_SIGMOID), MAP_ROWS(FX_L_TANH),
+    MAP_ROWS(FX_L_SWIGLU),
+    ROW(FX_L_SOFTMAX, 0, BIND_MAT, fx_softmax_args, x),
+    ROW(FX_L_SOFTMAX, OUT, BIND_MAT, fx_softmax_args, y),
+};
+
+/* Where an op's row count stands, and which kernel runs it (FX_K_OPS: a matmul). */
+static const struct { fx_kernel_op kernel; size_t n_rows; } ops[FX_L_OPS] = {
+    [FX_L_EMBED] = { FX_K_EMBED, offsetof(fx_embed_args, n_rows) },
+    [FX_L_RMSNORM] = { FX_K_RMSNORM, offsetof(fx_rmsnorm_args, n_rows) },
+    [FX_L_QUANT] = { FX_K_QUANT, offsetof(fx_quant_args, n_rows) },
+    [FX_L_MATMUL] = { FX_K_OPS, offsetof(fx_matmul_args, n_rows) },
+    [FX_L_ROPE_STORE] = { FX_K_ROPE_STORE, SIZE_MAX },
+    [FX_L_ATTEND] = { FX_K_ATTEND, SIZE_MAX },
+    [FX_L_GATHER] = { FX_K_GATHER, offsetof(fx_gather_args, n_rows) },
+    [FX_L_ADD] = { FX_K_ADD, offsetof(fx_map_args, n_rows) },
+    [FX_L_MUL] = { FX_K_MUL, offsetof(fx_map_args, n_rows) },
+    [FX_L_SCALE] = { FX_K_SCALE, offsetof(fx_map_args, n_rows) },
+    [FX_L_SILU] = { FX_K_SILU, offsetof(fx_map_args, n_rows) },
+    [FX_L_GELU] = { FX_K_GELU, offsetof(fx_map_args, n_rows) },
+    [FX_L_GELU_TANH] = { FX_K_GELU_TANH, offsetof(fx_map_args, n_rows) },
+    [FX_L_RELU] = { FX_K_RELU, offsetof(fx_map_args, n_rows) },
+    [FX_L_SIGMOID] = { FX_K_SIGMOID, offsetof(fx_map_args, n_rows) },
+    [FX_L_TANH] = { FX_K_TANH, offsetof(fx_map_args, n_rows) },
+    [FX_L_SWIGLU] = { FX_K_SWIGLU, offsetof(fx_map_args, n_rows) },
+    [FX_L_SOFTMAX] = { FX_K_SOFTMAX, offsetof(fx_softmax_args, n_rows) },
+};
+
+/* ---- Binding ---- */
+
+static void *buf_at(const fx_exec *x, int32_t i) { return x->buffers + x->plan.bufs[i].offset; }
+
+static const float *vector_of(const fx_exec *x, const fx_ref *r)
+{
+    if (r->kind == FX_REF_CONST)
+        return x->plan.consts[r->index].at;
+    FX_ASSERT(r->kind == FX_REF_WEIGHT && x->plan.weights[r->index].use == FX_USE_VECTOR);
+    return x->program->weights[r->index].data;
+}
+
+static void bind_slot(fx_exec *x, exec_launch *e, const bind_row *b)
+{
+    const fx_ref *r = b->slot >= OUT ? &e->l.out[b->slot - OUT] : &e->l.in[b->slot];
+    char *at = (char *)&e->l.args + b->at;
+    bool q8 = r->kind == FX_REF_BUF && x->plan.bufs[r->index].q8;
+
+    if (r->kind == FX_REF_NONE || (b->kind == BIND_Q8) != q8)
+        return;
+    switch (b->kind) {
+    case BIND_MAT:
+        FX_ASSERT(r->kind == FX_REF_BUF);
+        *(fx_mat *)(void *)at = (fx_mat){ (float *)buf_at(x, r->index) + r->col, x->plan.bufs[r->index].cols };
+        break;
+    case BIND_Q8:
+        *(fx_q8 *)(void *)at = (fx_q8){ buf_at(x, r->index), x->plan.bufs[r->index].cols };
+        break;
+    case BIND_VEC:
+        *(const float **)(void *)at = vector_of(x, r);
+        break;
+    case BIND_TABLE: {
+        const fx_bound_weight *w = &x->program->weights[r->index];
+        *(const void **)(void *)at = w->data;
+        e->l.args.embed.dtype = w->dtype;
+        e->l.args.embed.row_bytes = w->row_bytes;
+        break;
+    }
+    case BIND_TILES: {
+        const fx_bound_weight *w = &x->program->weights[r->index];
+        fx_matmul_args *a = &e->l.args.matmul;
+        a->w = w->data;
+        a->tile_bytes = w->tile_bytes;
+        a->paired = x->plan.weights[r->index].paired;
+        if (!a->epi.fn)
+            a->epi.fn = fx_epilogue_store;
+        break;
+    }
+    }
+}
+
+static void bind_state(fx_exec *x, exec_launch *e)
+{
+    const fx_state_table *s = &x->program->state;
+    const fx_state_layer *layer = e->l.layer >= 0 ? &s->layers[e->l.layer] : NULL;
+
+    if (e->l.op == FX_L_ROPE_STORE) {
+        e->l.args.rope_store.kv_dtype = s->kv_dtype;
+        e->l.args.rope_store.k_offset = layer->k_offset;
+        e->l.args.rope_store.v_offset = layer->v_offset;
+    } else if (e->l.op == FX_L_ATTEND) {
+        e->l.args.attend.kv_dtype = s->kv_dtype;
+        e->l.args.attend.k_offset = layer->k_offset;
+        e->l.args.attend.v_offset = layer->v_offset;
+    }
+}
+
+static int64_t matmul_tasks(const void *args) { return fx_matmul_tasks(args); }
+
+static void set_rows(exec_launch *e, int64_t n_rows)
+{
+    size_t at = ops[e->l.op].n_rows;
+
+    if (at != SIZE_MAX)
+        *(int64_t *)(void *)((char *)&e->l.args + at) = n_rows;
+}
+
+/* What a step with the most rows needs a worker for itself. */
+static size_t scratch_of(const fx_exec *x, exec_launch *e, const fx_step *widest)
+{
+    const fx_program *p = x->program;
+
+    set_rows(e, e->l.rows == FX_ROWS_STEP ? x->max_rows : x->max_logits);
+    if (ops[e->l.op].kernel == FX_K_OPS) {
+        const fx_matmul_kernel *k = p->weights[e->l.in[1].index].kernel;
+        return k->scratch_bytes ? k->scratch_bytes(&e->l.args.matmul) : 0;
+    }
+    if (e->l.op == FX_L_ROPE_STORE)
+        e->l.args.rope_store.step = widest;
+    if (e->l.op == FX_L_ATTEND)
+        e->l.args.attend.step = widest;
+    const fx_kernel *k = fx_kernel_find(ops[e->l.op].kernel, &p->cpu);
+    return k->scratch_bytes ? k->scratch_bytes(&e->l.args) : 0;
+}
+
+static void bind_launch(fx_exec *x, exec_launch *e)
+{
+    e->owner = x;
+    for (size_t i = 0; i < FX_COUNT(binds); i++) {
+        if (binds[i].op == e->l.op)
+            bind_slot(x, e, &binds[i]);
+    }
+    bind_state(x, e);
+    if (ops[e->l.op].kernel == FX_K_OPS) {
+        e->tasks = matmul_tasks;
+        e->matmul = x->program->weights[e->l.in[1].index].kernel;
+    } else {
+        const fx_kernel *k = fx_kernel_find(ops[e->l.op].kernel, &x->program->cpu);
+        e->tasks = k->tasks;
+        e->run = k->run;
+    }
+}
+
+static fx_status bind_all(fx_exec *x, fx_error *err)
+{
+    fx_step widest = { .n_rows = (int32_t)x->max_rows,
+                       .n_seqs = (int32_t)x->max_rows,
+                       .n_logits = (int32_t)x->max_logits,
+                       .page_bytes = x->program->state.page_bytes,
+                       .page_tokens = x->program->state.page_tokens };
+
+    for (int32_t i = 0; i < x->plan.n_launches; i++) {
+        exec_launch *e = &x->launches[i];
+        size_t need;
+
+        e->l = x->program->plan->launches[i];
+        bind_launch(x, e);
+        need = FX_ROUND_UP(scratch_of(x, e, &widest), 4096);
+        x->scratch_each = FX_MAX(x->scratch_each, need);
+    }
+    x->scratch_bytes = FX_MAX(x->scratch_each, (size_t)64) * (size_t)fx_pool_threads(x->pool);
+    x->scratch = fx_pages_alloc(x->scratch_bytes);
+    return x->scratch ? FORNAX_OK : fx_nomem(err, "kernel scratch");
+}
+
+fx_status fx_exec_new(fx_exec **out, const fx_program *p, fx_pool *pool, int64_t max_rows, int64_t max_logits,
+                      fx_error *err)
+{
+    fx_exec *x = fx_mem_zalloc(p->mem, sizeof *x);
+    fx_status st;
+
+    *out = NULL;
+    if (!x)
+        return fx_nomem(err, "an executor");
+    *x = (fx_exec){ .program = p, .mem = p->mem, .pool = pool, .plan = *p->plan,
+                    .max_rows = max_rows, .max_logits = max_logits };
+    x->plan.bufs = fx_mem_array(x->mem, (size_t)x->plan.n_bufs + 1, sizeof *x->plan.bufs);
+    x->launches = fx_mem_array(x->mem, (size_t)x->plan.n_launches + 1, sizeof *x->launches);
+    if (!x->plan.bufs || !x->launches) {
+        st = fx_nomem(err, "an executor's launches");
+        goto fail;
+    }
+    memcpy(x->plan.bufs, p->plan->bufs, (size_t)x->plan.n_bufs * sizeof *x->plan.bufs);
+    st = fx_plan_layout(&x->plan, x->mem, max_rows, max_logits, fx_q8_bytes, err);
+    if (st != FORNAX_OK)
+        goto fail;
+    x->buffer_bytes = FX_MAX(x->plan.bytes, (size_t)64);
+    x->buffers = fx_pages_alloc(x->buffer_bytes);
+    if (!x->buffers) {
+        st = fx_nomem(err, "activations");
+        goto fail;
+    }
+    st = bind_all(x, err);
+    if (st != FORNAX_OK)
+        goto fail;
+    *out = x;
+    return FORNAX_OK;
+
+fail:
+    fx_exec_free(x);
+    return st;
+}
+
+void fx_exec_free(fx_exec *x)
+{
+    if (!x)
+        return;
+    fx_pages_free(x->scratch, x->scratch_bytes);
+    fx_pages_free(x->buffers, x->buffer_bytes);
+    fx_mem_free(x->mem, x->launches, ((size_t)x->plan.n_launches + 1) * sizeof *x->launches);
+    fx_mem_free(x->mem, x->plan.bufs, ((size_t)x->plan.n_bufs + 1) * sizeof *x->plan.bufs);
+    fx_mem_free(x->mem, x, sizeof *x);
+}
+
+/* ---- Running ---- */
+
+static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
+{
+    exec_launch *e = user;
+    void *scratch = e->owner->scratch + (size_t)worker * e->owner->scratch_each;
+
+    if (e->matmul)
+        e->matmul->run(&e->l.args.matmul, t0, t1, scratch);
+    else
+        e->run(&e->l.args, t0, t1, scratch);
+}
+
+static void set_step(exec_launch *e, const fx_step *s)
+{
+    switch (e->l.op) {
+    case FX_L_EMBED: e->l.args.embed.token = s->token; break;
+    case FX_L_ROPE_STORE: e->l.args.rope_store.step = s; break;
+    case FX_L_ATTEND: e->l.args.attend.step = s; break;
+    case FX_L_GATHER: e->l.args.gather.rows = s->logit_rows; break;
+    default: break;
+    }
+}
+
+static bool next_launch(void *user, int64_t i, fx_pool_job *job)
+{
+    fx_exec *x = user;
+
+    if (i >= x->plan.n_launches)
+        return false;
+    exec_launch *e = &x->launches[i];
+    int64_t rows = e->l.rows == FX_ROWS_STEP ? x->step->n_rows : x->step->n_logits;
+    *job = (fx_pool_job){ .fn = run_tasks, .user = e, .n_tasks = 0, .grain = 1 };
+    if (rows == 0)
+        return true;
+    set_rows(e, rows);
+    set_step(e, x->step);
+    job->n_tasks = e->tasks(&e->l.args);
+    job->grain = FX_MAX(1, job->n_tasks / (4 * fx_pool_threads(x->pool)));
+    return true;
+}
+
+void fx_exec_run(fx_exec *x, const fx_step *step)
+{
+    fx_fpmode old = fx_fpmode_enter();
+
+    FX_ASSERT(step->n_rows <= x->max_rows && step->n_logits <= x->max_logits);
+    x->step = step;
+    fx_pool_run_list(x->pool, next_launch, x);
+    fx_fpmode_leave(old);
+}
+
+float *fx_exec_logits(fx_exec *x, int64_t i)
+{
+    const fx_ref *r = &x->plan.logits;
+
+    return (float *)buf_at(x, r->index) + i * x->plan.bufs[r->index].cols + r->col;
+}

@@ -1,0 +1,284 @@
+/* program.c - binds a plan's weights: views, converted vectors, packed tiles.
+ *
+ * A row of a product's weight goes: file row -> (dequantized to f32 -> rounded to
+ * the held dtype, where that differs) -> kernel's tile of 16 rows.  Tiles are
+ * independent, so packing runs on the pool, a weight at a time; the source pages of
+ * a weight are released when it is done, which keeps the peak near one copy. */
+#include "runtime/program_int.h"
+
+#include <string.h>
+
+#include "base/fpmode.h"
+
+fx_status fx_program_new(fx_program **out, const fx_mem *mem, fx_error *err)
+{
+    fx_program *p = fx_mem_zalloc(mem, sizeof *p);
+
+    *out = p;
+    if (!p)
+        return fx_nomem(err, "a program");
+    p->mem = mem;
+    fx_arena_init(&p->arena, mem, 0);
+    return FORNAX_OK;
+}
+
+fx_arena *fx_program_arena(fx_program *p) { return &p->arena; }
+const fx_state_table *fx_program_state(const fx_program *p) { return &p->state; }
+int64_t fx_program_vocab(const fx_program *p) { return p->plan->vocab; }
+size_t fx_program_weight_bytes(const fx_program *p) { return p->weight_bytes; }
+
+void fx_program_free(fx_program *p)
+{
+    if (!p)
+        return;
+    for (int32_t i = 0; p->weights && i < p->plan->n_weights; i++)
+        fx_pages_free(p->weights[i].owned, p->weights[i].owned_bytes);
+    fx_arena_done(&p->arena);
+    fx_mem_free(p->mem, p, sizeof *p);
+}
+
+/* ---- Finding sources ---- */
+
+typedef struct sources {
+    fx_weight_view v[FX_PLAN_MAX_SRC];
+    int64_t rows;                /* together */
+} sources;
+
+static fx_status find_sources(const fx_plan_weight *w, const fx_weight_source *src, sources *out, fx_error *err)
+{
+    out->rows = 0;
+    for (int32_t i = 0; i < w->n_src; i++) {
+        fx_weight_view *v = &out->v[i];
+
+        if (!src->find(src->user, w->src[i], v))
+            return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it",
+                           FX_STR_ARG(w->src[i]));
+        if (w->use == FX_USE_VECTOR) {
+            if (v->rows * v->cols != w->rows * w->cols)
+                return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld elements, found %lld",
+                               FX_STR_ARG(w->src[i]), (long long)(w->rows * w->cols), (long long)(v->rows * v->cols));
+        } else if (v->cols != w->cols) {
+            return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected rows of %lld, found %lld",
+                           FX_STR_ARG(w->src[i]), (long long)w->cols, (long long)v->cols);
+        }
+        if (!fx_dequantize_supports(v->dtype))
+            return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: no kernel for weights of type %s",
+                           FX_STR_ARG(w->src[i]), fx_dtype_name(v->dtype));
+        out->rows += v->rows;
+    }
+    if (w->use != FX_USE_VECTOR && out->rows != w->rows)
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld rows, found %lld", FX_STR_ARG(w->name),
+                       (long long)w->rows, (long long)out->rows);
+    return FORNAX_OK;
+}
+
+static fx_status own(fx_program *p, fx_bound_weight *b, size_t bytes, fx_error *err)
+{
+    b->owned = fx_pages_alloc(FX_MAX(bytes, (size_t)64));
+    if (!b->owned)
+        return fx_nomem(err, "the packed weights");
+    b->owned_bytes = FX_MAX(bytes, (size_t)64);
+    b->data = b->owned;
+    p->weight_bytes += b->owned_bytes;
+    return FORNAX_OK;
+}
+
+/* One row of the file as the dtype it is to be held in. 'f32': room for a row. */
+static void convert_row(const fx_weight_view *v, const void *src, fx_dtype to, void *dst, float *f32)
+{
+    float *wide = to == FX_F32 ? dst : f32;
+
+    fx_dequantize_row(v->dtype, src, wide, v->cols);
+    for (int64_t i = 0; to == FX_BF16 && i < v->cols; i++)
+        ((uint16_t *)dst)[i] = fx_f32_to_bf16(wide[i]);
+    for (int64_t i = 0; to == FX_F16 && i < v->cols; i++)
+        ((uint16_t *)dst)[i] = fx_f32_to_f16(wide[i]);
+}
+
+/* ---- Vectors and tables ---- */
+
+static fx_status bind_vector(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s,
+                             fx_error *err)
+{
+    const fx_weight_view *v = &s->v[0];
+    float *dst;
+
+    (void)w;
+    b->dtype = FX_F32;
+    FX_TRY(own(p, b, (size_t)(v->rows * v->cols) * sizeof(float), err));
+    dst = b->owned;
+    for (int64_t r = 0; r < v->rows; r++)
+        fx_dequantize_row(v->dtype, (const uint8_t *)v->data + (size_t)r * v->row_bytes, dst + r * v->cols, v->cols);
+    return FORNAX_OK;
+}
+
+/* An embedding table stays in file form; only a narrower dtype than the file's makes a copy
+ * (a wider one is what the lookup computes anyway). */
+static fx_status bind_table(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s, fx_error *err)
+{
+    const fx_weight_view *v = &s->v[0];
+    bool narrows = (w->dtype == FX_BF16 || w->dtype == FX_F16) && w->dtype != v->dtype;
+    float *tmp;
+
+    b->dtype = v->dtype;
+    b->row_bytes = v->row_bytes;
+    b->data = v->data;
+    if (!narrows)
+        return FORNAX_OK;
+    b->dtype = w->dtype;
+    b->row_bytes = (size_t)v->cols * 2;
+    FX_TRY(own(p, b, b->row_bytes * (size_t)v->rows, err));
+    tmp = fx_mem_array(p->mem, (size_t)v->cols, sizeof *tmp);
+    if (!tmp)
+        return fx_nomem(err, "an embedding row");
+    for (int64_t r = 0; r < v->rows; r++)
+        convert_row(v, (const uint8_t *)v->data + (size_t)r * v->row_bytes, w->dtype,
+                    (uint8_t *)b->owned + (size_t)r * b->row_bytes, tmp);
+    fx_mem_free(p->mem, tmp, (size_t)v->cols * sizeof *tmp);
+    return FORNAX_OK;
+}
+
+/* ---- Products ---- */
+
+typedef struct pack_job {
+    const fx_plan_weight *w;
+    const sources *s;
+    const fx_matmul_kernel *kernel;
+    fx_dtype dtype;
+    uint8_t *tiles;
+    size_t tile_bytes;
+    uint8_t *rows;               /* [workers][17 rows] when rows are converted, else NULL */
+    size_t worker_bytes;
+} pack_job;
+
+/* Row 'r' of the concatenated sources, or NULL past the end. */
+static const uint8_t *source_row(const sources *s, int32_t n_src, int64_t r, const fx_weight_view **v)
+{
+    for (int32_t i = 0; i < n_src; i++) {
+        if (r < s->v[i].rows) {
+            *v = &s->v[i];
+            return (const uint8_t *)s->v[i].data + (size_t)r * s->v[i].row_bytes;
+        }
+        r -= s->v[i].rows;
+    }
+    return NULL;
+}
+
+/* Tile t of a paired weight is rows of source t%2, else of all sources in turn. */
+static const uint8_t *tile_row(const pack_job *j, int64_t t, int i, const fx_weight_view **v)
+{
+    if (!j->w->paired)
+        return source_row(j->s, j->w->n_src, t * 16 + i, v);
+    *v = &j->s->v[t % 2];
+    int64_t r = t / 2 * 16 + i;
+    return r < (*v)->rows ? (const uint8_t *)(*v)->data + (size_t)r * (*v)->row_bytes : NULL;
+}
+
+static void pack_tiles(void *user, int64_t t0, int64_t t1, int worker)
+{
+    const pack_job *j = user;
+    size_t row_bytes = fx_dtype_row_bytes(j->dtype, j->w->cols);
+    uint8_t *mine = j->rows ? j->rows + (size_t)worker * j->worker_bytes : NULL;
+
+    for (int64_t t = t0; t < t1; t++) {
+        const void *rows[16];
+
+        for (int i = 0; i < 16; i++) {
+            const fx_weight_view *v = NULL;
+
+            rows[i] = tile_row(j, t, i, &v);
+            if (rows[i] && v->dtype != j->dtype) {
+                uint8_t *at = mine + (size_t)i * FX_ROUND_UP(row_bytes, 64);
+                convert_row(v, rows[i], j->dtype, at, (float *)(mine + 16 * FX_ROUND_UP(row_bytes, 64)));
+                rows[i] = at;
+            }
+        }
+        j->kernel->pack(rows, j->w->cols, j->tiles + (size_t)t * j->tile_bytes);
+    }
+}
+
+static fx_status bind_product(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s,
+                              fx_pool *pool, fx_error *err)
+{
+    fx_dtype dtype = w->dtype == FX_DTYPE_COUNT ? s->v[0].dtype : w->dtype;
+    pack_job j = { .w = w, .s = s, .dtype = dtype };
+    int64_t tiles = w->paired ? FX_DIV_UP(s->v[0].rows, 16) * 2 : FX_DIV_UP(w->rows, 16);
+    bool converts = false;
+
+    for (int32_t i = 0; i < w->n_src; i++)
+        converts |= s->v[i].dtype != dtype;
+    b->dtype = dtype;
+    b->kernel = j.kernel = fx_matmul_find(dtype, w->q8 ? FX_ACT_Q8 : FX_ACT_F32, w->cols, &p->cpu);
+    if (!j.kernel)
+        return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: no matmul kernel for %s weights with %s activations, k = %lld",
+                       FX_STR_ARG(w->name), fx_dtype_name(dtype), w->q8 ? "int8" : "f32", (long long)w->cols);
+    if (converts && fx_dtype_is_quant(dtype))
+        return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: can't requantize to %s while loading", FX_STR_ARG(w->name),
+                       fx_dtype_name(dtype));
+    b->tile_bytes = j.tile_bytes = j.kernel->tile_bytes(w->cols);
+    FX_TRY(own(p, b, (size_t)tiles * b->tile_bytes, err));
+    j.tiles = b->owned;
+    size_t room = 0;
+    if (converts) {
+        j.worker_bytes = 16 * FX_ROUND_UP(fx_dtype_row_bytes(dtype, w->cols), 64) +
+                         FX_ROUND_UP((size_t)w->cols * sizeof(float), 64);
+        room = j.worker_bytes * (size_t)fx_pool_threads(pool);
+        j.rows = fx_pages_alloc(room);
+        if (!j.rows)
+            return fx_nomem(err, "conversion of weights");
+    }
+    fx_pool_run(pool, pack_tiles, &j, tiles, 4);
+    fx_pages_free(j.rows, room);
+    return FORNAX_OK;
+}
+
+static void release_sources(const fx_plan_weight *w, const sources *s, const fx_weight_source *src)
+{
+    for (int32_t i = 0; src->release && i < w->n_src; i++)
+        src->release(src->user, s->v[i].data, (size_t)s->v[i].rows * s->v[i].row_bytes);
+}
+
+static fx_status copy_state(fx_program *p, const fx_state_table *state, fx_error *err)
+{
+    p->state = *state;
+    p->state.layers = FX_ARENA_NEWN(&p->arena, fx_state_layer, (size_t)state->n_layers + 1);
+    if (!p->state.layers)
+        return fx_nomem(err, "a state table");
+    memcpy(p->state.layers, state->layers, (size_t)state->n_layers * sizeof *state->layers);
+    return FORNAX_OK;
+}
+
+fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_table *state,
+                          const fx_weight_source *source, fx_pool *pool, const fx_cpu *cpu, fx_error *err)
+{
+    fx_fpmode old = fx_fpmode_enter();
+    fx_status st = copy_state(p, state, err);
+
+    p->plan = plan;
+    p->cpu = *cpu;
+    if (st == FORNAX_OK && !(p->weights = FX_ARENA_NEWN(&p->arena, fx_bound_weight, (size_t)plan->n_weights + 1)))
+        st = fx_nomem(err, "the weight table");
+    for (int32_t i = 0; st == FORNAX_OK && i < plan->n_weights; i++) {
+        const fx_plan_weight *w = &plan->weights[i];
+        fx_bound_weight *b = &p->weights[i];
+        sources s;
+
+        if (source->progress && !source->progress(source->user, (double)i / plan->n_weights)) {
+            st = fx_fail(err, FORNAX_ECANCEL, "loading was cancelled");
+            break;
+        }
+        st = find_sources(w, source, &s, err);
+        if (st != FORNAX_OK)
+            break;
+        if (w->use == FX_USE_VECTOR)
+            st = bind_vector(p, w, b, &s, err);
+        else if (w->use == FX_USE_TABLE)
+            st = bind_table(p, w, b, &s, err);
+        else
+            st = bind_product(p, w, b, &s, pool, err);
+        if (st == FORNAX_OK && w->use == FX_USE_MATMUL)
+            release_sources(w, &s, source);
+    }
+    fx_fpmode_leave(old);
+    return st;
+}

@@ -1,0 +1,32 @@
+/* program_int.h - the inside of fx_program, shared by program.c and exec.c. */
+#ifndef FX_PROGRAM_INT_H
+#define FX_PROGRAM_INT_H
+
+#include "base/cpu.h"
+#include "kernels/kernels.h"
+#include "kir/plan.h"
+#include "runtime/bind.h"
+#include "runtime/program.h"
+
+/* A plan weight in the form its launches read. */
+typedef struct fx_bound_weight {
+    const void *data;            /* TABLE: file rows or 'owned'; VECTOR: f32; MATMUL: tiles */
+    void *owned;                 /* from fx_pages_alloc, or NULL: a view of the file */
+    size_t owned_bytes;
+    fx_dtype dtype;              /* as held */
+    size_t row_bytes;            /* TABLE */
+    size_t tile_bytes;           /* MATMUL */
+    const fx_matmul_kernel *kernel;
+} fx_bound_weight;
+
+struct fx_program {
+    const fx_mem *mem;
+    fx_arena arena;              /* the plan lives here */
+    const fx_plan *plan;
+    fx_state_table state;
+    fx_cpu cpu;
+    fx_bound_weight *weights;    /* [plan->n_weights] */
+    size_t weight_bytes;         /* resident, owned */
+};
+
+#endif
