@@ -1,0 +1,58 @@
+/* rows.c - where the state of each layer lies in a page.
+ *
+ * A page is the concatenation of its layers' parts in layer order, K before V,
+ * each part beginning at a multiple of 64 bytes.  A shared layer has no part of
+ * its own: it takes the offsets of its source.  A latent layer keeps K only,
+ * and its V is a view of the leading columns of K. */
+#include "tensor/rows.h"
+
+#define PART_ALIGN 64
+
+static size_t kv_bytes(const fx_state_table *t, const fx_state_layer *l, int32_t width)
+{
+    return (size_t)l->kv_heads * (size_t)t->page_tokens * (size_t)width * fx_dtype_size(t->kv_dtype);
+}
+
+static size_t take(size_t *at, size_t bytes)
+{
+    size_t offset = *at;
+
+    *at = FX_ROUND_UP(offset + bytes, (size_t)PART_ALIGN);
+    return offset;
+}
+
+void fx_state_layout(fx_state_table *t)
+{
+    size_t at = 0;
+
+    FX_ASSERT(t->page_tokens > 0 && t->page_tokens % 32 == 0);
+    for (int32_t i = 0; i < t->n_layers; i++) {
+        fx_state_layer *l = &t->layers[i];
+
+        switch (l->kind) {
+        case FX_STATE_FULL:
+        case FX_STATE_WINDOW:
+            l->k_offset = take(&at, kv_bytes(t, l, l->k_dim));
+            l->v_offset = take(&at, kv_bytes(t, l, l->v_dim));
+            break;
+        case FX_STATE_LATENT:
+            l->k_offset = l->v_offset = take(&at, kv_bytes(t, l, l->k_dim));
+            break;
+        case FX_STATE_SHARED:
+        case FX_STATE_RECURRENT:
+        case FX_STATE_NONE:
+            l->k_offset = l->v_offset = 0;
+            break;
+        }
+    }
+    for (int32_t i = 0; i < t->n_layers; i++) {          /* a source may come later */
+        fx_state_layer *l = &t->layers[i];
+
+        if (l->kind != FX_STATE_SHARED)
+            continue;
+        FX_ASSERT(l->source >= 0 && l->source < t->n_layers && t->layers[l->source].kind != FX_STATE_SHARED);
+        l->k_offset = t->layers[l->source].k_offset;
+        l->v_offset = t->layers[l->source].v_offset;
+    }
+    t->page_bytes = at;
+}
