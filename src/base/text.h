@@ -2,6 +2,8 @@
 #ifndef FX_TEXT_H
 #define FX_TEXT_H
 
+#include <stdarg.h>
+
 #include "base/str.h"
 
 /* One code point at s[*i], advancing *i by its bytes.  Ill-formed input yields
@@ -18,6 +20,15 @@ size_t fx_utf8_count(fx_str s);                      /* code points (bad ones co
 /* Whole of s must be the number, no blanks around. */
 bool fx_parse_i64(fx_str s, int64_t *out);
 bool fx_parse_u64(fx_str s, uint64_t *out);
-bool fx_parse_double(fx_str s, double *out);         /* C syntax, '.' always */
+/* A decimal number in C syntax: sign, digits, '.', exponent. No hexadecimal, no
+ * inf or nan; a number too large for a double is refused, one too small is 0. */
+bool fx_parse_double(fx_str s, double *out);
+
+/* snprintf in the C locale, whatever the process has set. Returns the length that
+ * the whole text has; negative: it can't be formatted. */
+int fx_format(char *out, size_t cap, const char *fmt, ...) FX_PRINTF(3, 4);
+int fx_vformat(char *out, size_t cap, const char *fmt, va_list ap) FX_PRINTF(3, 0);
+/* The system's words for an errno, in English, into out; returns out. */
+const char *fx_errno_text(int e, char *out, size_t cap);
 
 #endif
