@@ -65,6 +65,8 @@ static inline int64_t fx_matmul_tasks(const fx_matmul_args *a) { return (a->n + 
 
 /* The kernel for weights of 'weight' (k columns) at this level; NULL: none (caller reports). */
 const fx_matmul_kernel *fx_matmul_find(fx_dtype weight, fx_act act, int64_t k, const fx_cpu *cpu);
+/* May m run where 'cpu' was chosen? */
+bool fx_matmul_usable(const fx_matmul_kernel *m, const fx_cpu *cpu);
 size_t fx_matmul_count(void);
 const fx_matmul_kernel *fx_matmul_at(size_t i);
 

@@ -1,0 +1,23 @@
+/* epilogue.c - the standard end of a product's tile: y = scale * acc (+ bias) (+ residual).
+ *
+ * Each operation is rounded by itself, so every level gives the same bits. */
+#include "kernels/kernels.h"
+
+void fx_epilogue_store(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0,
+                       int64_t n)
+{
+    for (int64_t r = 0; r < m; r++, acc += ld) {
+        float *y = e->y.p + (row0 + r) * e->y.ld + col0;
+        const float *res = e->residual.p ? e->residual.p + (row0 + r) * e->residual.ld + col0 : NULL;
+
+        for (int64_t i = 0; i < n; i++) {
+            float v = e->scale * acc[i];
+
+            if (e->bias)
+                v += e->bias[col0 + i];
+            if (res)
+                v += res[i];
+            y[i] = v;
+        }
+    }
+}

@@ -1,0 +1,14 @@
+/* matmul_set.h - how a file of matmul kernels offers its rows to the table (matmul.c). */
+#ifndef FX_MATMUL_SET_H
+#define FX_MATMUL_SET_H
+
+#include "kernels/kernels.h"
+
+typedef struct fx_matmul_set {
+    const fx_matmul_kernel *rows;
+    size_t n;
+} fx_matmul_set;
+
+extern const fx_matmul_set fx_matmul_ref;
+
+#endif

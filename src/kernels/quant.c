@@ -1,0 +1,80 @@
+/* quant.c - reference kernel: activations to int8 blocks; the numbers are defined in quant.h. */
+#include "kernels/quant.h"
+
+#include <math.h>
+
+size_t fx_q8_bytes(int64_t n_rows, int64_t k)
+{
+    return FX_ROUND_UP((size_t)n_rows * (size_t)(k / 32) * FX_Q8_WORDS * 4, 64);
+}
+
+/* max|x| as bits: NaN and infinity are the largest. */
+static uint32_t largest(const float *x)
+{
+    uint32_t max = 0;
+
+    for (int i = 0; i < 32; i++) {
+        uint32_t u = fx_f32_bits(x[i]) & 0x7fffffffu;
+
+        max = FX_MAX(max, u);
+    }
+    return max;
+}
+
+static void quantize(fx_q8_block *b, const float *x)
+{
+    uint32_t max = largest(x);
+    float amax = fx_f32_of_bits(max), inv;
+
+    memset(b, 0, sizeof(*b));
+    if (max >= 0x7f800000u) {
+        b->d = NAN;
+        return;
+    }
+    if (amax < FX_Q8_TINY)
+        return;
+    b->d = amax / 127.0f;
+    inv = 1.0f / b->d;
+    for (int i = 0; i < 32; i++) {
+        /* adding 1.5 * 2^23 rounds to nearest even whatever libm does; |x * inv| < 128 */
+        int32_t q = (int32_t)((x[i] * inv + 0x1.8p23f) - 0x1.8p23f);
+
+        b->q[i] = (int8_t)q;
+        b->sum += q;
+        b->sum16 += i < 16 ? q : 0;
+    }
+}
+
+void fx_q8_put_row(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x)
+{
+    fx_q8_panel at = fx_q8_panel_of_row(n_rows, row);
+    uint32_t *p = fx_q8_panel_words(q8, at.row0) + (row - at.row0);
+
+    for (int64_t b = 0; b < q8->k / 32; b++, p += FX_Q8_WORDS * at.width) {
+        fx_q8_block block;
+
+        quantize(&block, x + b * 32);
+        fx_q8_put_block(p, at.width, &block);
+    }
+}
+
+/* A task is a panel: its rows share cache lines. */
+static int64_t tasks(const void *args) { return fx_q8_panels(((const fx_quant_args *)args)->n_rows); }
+
+static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
+{
+    const fx_quant_args *a = args;
+
+    (void)scratch;
+    for (int64_t t = t0; t < t1; t++) {
+        fx_q8_panel p = fx_q8_panel_at(a->n_rows, t);
+
+        for (int64_t r = p.row0; r < p.row0 + p.width; r++)
+            fx_q8_put_row(&a->q8, a->n_rows, r, a->x.p + r * a->x.ld);
+    }
+}
+
+static const fx_kernel rows[] = {
+    { FX_K_QUANT, FX_CPU_SCALAR, "quant_ref", tasks, run, NULL },
+};
+const fx_kernel_set fx_kernels_quant = { rows, FX_COUNT(rows) };
