@@ -14,9 +14,11 @@ asan:
 	@$(MAKE) test BUILD=build-asan CMAKE_ARGS="-DCMAKE_BUILD_TYPE=Debug -DFORNAX_SANITIZE=address,undefined -DFORNAX_PROGRAM=ON"
 tsan:
 	@$(MAKE) test BUILD=build-tsan CMAKE_ARGS="-DCMAKE_BUILD_TYPE=Debug -DFORNAX_SANITIZE=thread"
-check: test asan
+tree: all
+	@python3 tests/tree/check_tree.py --build $(BUILD)
+check: test asan tree
 install: all
 	@DESTDIR=$(DESTDIR) $(CMAKE) --install $(BUILD)
 clean:
 	rm -rf build build-asan build-tsan
-.PHONY: all test asan tsan check install clean
+.PHONY: all tree test asan tsan check install clean

@@ -320,7 +320,7 @@ TEST(maps)
 {
     meter m = { 0 };
     fx_mem mem = { metered, &m };
-    static char keys[5000][8];
+    static char keys[5000][16];
     uint64_t v;
     fx_map map;
 
