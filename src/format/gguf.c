@@ -63,13 +63,6 @@ static fx_status take_str(cursor *c, const char *what, fx_str *out)
 
 /* ---- Values ----------------------------------------------------------------------------- */
 
-/* Bytes of a value; 0: not fixed. */
-static const uint8_t meta_bytes[FX_META_TYPES] = {
-    [FX_META_U8] = 1,  [FX_META_I8] = 1,  [FX_META_U16] = 2,  [FX_META_I16] = 2, [FX_META_U32] = 4,
-    [FX_META_I32] = 4, [FX_META_F32] = 4, [FX_META_BOOL] = 1, [FX_META_U64] = 8, [FX_META_I64] = 8,
-    [FX_META_F64] = 8,
-};
-
 static fx_status take_type(cursor *c, fx_str key, fx_meta_type *out)
 {
     uint64_t t;
@@ -122,7 +115,7 @@ static fx_status skip_array(cursor *c, fx_str key, fx_meta *m, int nesting)
     FX_TRY(take_type(c, key, &type));
     FX_TRY(take(c, 8, "the length of an array", &n));
     /* the least an element takes: a string's or an array's own length */
-    each = meta_bytes[type] ? meta_bytes[type] : type == FX_META_STR ? 8 : 12;
+    each = fx_meta_bytes[type] ? fx_meta_bytes[type] : type == FX_META_STR ? 8 : 12;
     if (n > left(c) / each)
         return fx_fail_param(c->err, FORNAX_EFORMAT, FX_SHOW(key), "%s: key %s: offset %zu: expected an array that "
                              "fits in the file, found %llu elements of type %s and %zu bytes to the end", c->file,
@@ -134,7 +127,7 @@ static fx_status skip_array(cursor *c, fx_str key, fx_meta *m, int nesting)
     if (type == FX_META_BOOL)
         for (size_t i = 0; i < n; i++)
             FX_TRY(check_bool(c, key, c->at + i));
-    if (meta_bytes[type])
+    if (fx_meta_bytes[type])
         c->at += (size_t)n * each;
     else
         FX_TRY(skip_elements(c, key, type, n, nesting));
@@ -142,46 +135,20 @@ static fx_status skip_array(cursor *c, fx_str key, fx_meta *m, int nesting)
     return FORNAX_OK;
 }
 
-static double float_of_bits(uint64_t u, int n)
-{
-    double d;
-
-    if (n == 4)
-        return (double)fx_f32_of_bits((uint32_t)u);
-    memcpy(&d, &u, sizeof(d));
-    return d;
-}
-
 static fx_status take_value(cursor *c, fx_meta *m)
 {
-    int n = meta_bytes[m->type];
-    uint64_t u;
+    size_t n = fx_meta_bytes[m->type];
 
     if (m->type == FX_META_STR)
         return take_str(c, "a string value", &m->v.s);
     if (m->type == FX_META_ARRAY)
         return skip_array(c, m->key, m, 0);
-    FX_TRY(take(c, n, "a value", &u));
-    switch (m->type) {
-    case FX_META_BOOL:
-        FX_TRY(check_bool(c, m->key, c->at - 1));
-        m->v.b = u != 0;
-        break;
-    case FX_META_F32:
-    case FX_META_F64:
-        m->v.f = float_of_bits(u, n);
-        break;
-    case FX_META_I8:
-    case FX_META_I16:
-    case FX_META_I32:
-        m->v.i = (int64_t)(u << (64 - 8 * n)) >> (64 - 8 * n);       /* carries the sign up */
-        break;
-    case FX_META_I64:
-        m->v.i = (int64_t)u;
-        break;
-    default:
-        m->v.u = u;
-    }
+    if (n > left(c))
+        return ends_early(c, "a value", n);
+    if (m->type == FX_META_BOOL)
+        FX_TRY(check_bool(c, m->key, c->at));
+    fx_meta_decode(c->bytes.p + c->at, m);
+    c->at += n;
     return FORNAX_OK;
 }
 

@@ -62,6 +62,74 @@ static fx_status out_of_range(const fx_weights *w, const fx_meta *m, const char 
                          FX_SHOW(m->key), expected, found);
 }
 
+/* ---- Values as they stand in the file ----------------------------------------------------- */
+
+const uint8_t fx_meta_bytes[FX_META_TYPES] = {
+    [FX_META_U8] = 1,  [FX_META_I8] = 1,  [FX_META_U16] = 2,  [FX_META_I16] = 2, [FX_META_U32] = 4,
+    [FX_META_I32] = 4, [FX_META_F32] = 4, [FX_META_BOOL] = 1, [FX_META_U64] = 8, [FX_META_I64] = 8,
+    [FX_META_F64] = 8,
+};
+
+static double float_of_bits(uint64_t u, int n)
+{
+    double d;
+
+    if (n == 4)
+        return (double)fx_f32_of_bits((uint32_t)u);
+    memcpy(&d, &u, sizeof(d));
+    return d;
+}
+
+static int64_t sign_extended(uint64_t u, int n)
+{
+    uint64_t sign = (uint64_t)1 << (8 * n - 1);
+
+    return (int64_t)((u ^ sign) - sign);
+}
+
+/* Past an array whose bytes the reader has checked. */
+static const char *skip_array(const char *p, fx_meta *m)
+{
+    fx_meta_iter it;
+    fx_meta e;
+
+    m->v.array.type = (fx_meta_type)fx_le_read(p, 4);
+    m->v.array.n = fx_le_read(p + 4, 8);
+    m->v.array.bytes.p = p + 12;
+    it = fx_meta_iter_of(m);
+    if (fx_meta_bytes[it.type])
+        it.p += it.left * fx_meta_bytes[it.type];
+    else
+        while (fx_meta_next(&it, &e)) {
+        }
+    m->v.array.bytes.n = (size_t)(it.p - m->v.array.bytes.p);
+    return it.p;
+}
+
+const char *fx_meta_decode(const char *p, fx_meta *m)
+{
+    int n = fx_meta_bytes[m->type];
+    uint64_t u;
+
+    if (m->type == FX_META_ARRAY)
+        return skip_array(p, m);
+    u = fx_le_read(p, n ? n : 8);
+    switch (m->type) {
+    case FX_META_STR:
+        m->v.s = fx_str_n(p + 8, (size_t)u);
+        return p + 8 + u;
+    case FX_META_BOOL: m->v.b = u != 0; break;
+    case FX_META_F32:
+    case FX_META_F64: m->v.f = float_of_bits(u, n); break;
+    case FX_META_I8:
+    case FX_META_I16:
+    case FX_META_I32:
+    case FX_META_I64: m->v.i = sign_extended(u, n); break;
+    default: m->v.u = u;
+    }
+    return p + n;
+}
+
 /* ---- Single values ----------------------------------------------------------------------- */
 
 static bool is_signed(fx_meta_type t)
@@ -160,39 +228,33 @@ fx_status fx_meta_str(const fx_weights *w, const char *key, fx_str *out, fx_erro
 
 /* ---- Arrays -------------------------------------------------------------------------------- */
 
-/* Element i of an array of numbers, as an integer if it is one and fits. */
-typedef struct number {
-    bool is_int;
-    int64_t i;
-    double f;
-} number;
-
-#define READ(type, field)                            \
-    do {                                             \
-        type x;                                      \
-        memcpy(&x, p + i * sizeof(x), sizeof(x));    \
-        field;                                       \
-    } while (0)
-#define AS_INT (r.i = (int64_t)x, r.f = (double)x, r.is_int = true)
-
-static number element(const fx_meta *m, size_t i)
+fx_meta_iter fx_meta_iter_of(const fx_meta *array)
 {
-    const char *p = m->v.array.bytes.p;
-    number r = { 0 };
+    FX_ASSERT(array->type == FX_META_ARRAY);
+    return (fx_meta_iter){ array->v.array.bytes.p, array->v.array.n, array->v.array.type };
+}
 
-    switch (m->v.array.type) {
-    case FX_META_U8: READ(uint8_t, AS_INT); break;
-    case FX_META_I8: READ(int8_t, AS_INT); break;
-    case FX_META_U16: READ(uint16_t, AS_INT); break;
-    case FX_META_I16: READ(int16_t, AS_INT); break;
-    case FX_META_U32: READ(uint32_t, AS_INT); break;
-    case FX_META_I32: READ(int32_t, AS_INT); break;
-    case FX_META_I64: READ(int64_t, AS_INT); break;
-    case FX_META_U64: READ(uint64_t, (r.f = (double)x, r.is_int = x <= INT64_MAX, r.i = r.is_int ? (int64_t)x : 0)); break;
-    case FX_META_F32: READ(float, r.f = (double)x); break;
-    default: READ(double, r.f = x);
-    }
-    return r;
+bool fx_meta_next(fx_meta_iter *it, fx_meta *element)
+{
+    if (it->left == 0)
+        return false;
+    memset(element, 0, sizeof(*element));
+    element->type = it->type;
+    it->p = fx_meta_decode(it->p, element);
+    it->left--;
+    return true;
+}
+
+/* The element as an integer of 64 bits; false if it isn't one. */
+static bool integer_of(const fx_meta *e, int64_t *out)
+{
+    *out = e->v.i;               /* shares its bits with v.u */
+    return is_signed(e->type) || (is_unsigned(e->type) && e->v.u <= INT64_MAX);
+}
+
+static double number_of(const fx_meta *e)
+{
+    return is_float(e->type) ? e->v.f : is_signed(e->type) ? (double)e->v.i : (double)e->v.u;
 }
 
 static bool is_int_array(const fx_meta *m)
@@ -228,18 +290,21 @@ static void *room(fx_arena *a, uint64_t n, size_t each)
 fx_status fx_meta_i32s(const fx_weights *w, const char *key, fx_arena *a, int32_t **out, size_t *n, fx_error *err)
 {
     const fx_meta *m;
+    fx_meta_iter it;
+    fx_meta e;
     int32_t *at;
 
     FX_TRY(find_array(w, key, is_int_array, "an array of integers", &m, err));
     at = room(a, m->v.array.n, sizeof(*at));
     if (!at)
         return fx_nomem(err, key);
-    for (size_t i = 0; i < m->v.array.n; i++) {
-        number x = element(m, i);
+    it = fx_meta_iter_of(m);
+    for (size_t i = 0; fx_meta_next(&it, &e); i++) {
+        int64_t x;
 
-        if (!x.is_int || x.i < INT32_MIN || x.i > INT32_MAX)
-            return out_of_range(w, m, "an array of 32-bit integers", x.f, err);
-        at[i] = (int32_t)x.i;
+        if (!integer_of(&e, &x) || x < INT32_MIN || x > INT32_MAX)
+            return out_of_range(w, m, "an array of 32-bit integers", number_of(&e), err);
+        at[i] = (int32_t)x;
     }
     *out = at;
     *n = (size_t)m->v.array.n;
@@ -249,14 +314,17 @@ fx_status fx_meta_i32s(const fx_weights *w, const char *key, fx_arena *a, int32_
 fx_status fx_meta_f32s(const fx_weights *w, const char *key, fx_arena *a, float **out, size_t *n, fx_error *err)
 {
     const fx_meta *m;
+    fx_meta_iter it;
+    fx_meta e;
     float *at;
 
     FX_TRY(find_array(w, key, is_number_array, "an array of numbers", &m, err));
     at = room(a, m->v.array.n, sizeof(*at));
     if (!at)
         return fx_nomem(err, key);
-    for (size_t i = 0; i < m->v.array.n; i++) {
-        double x = element(m, i).f;
+    it = fx_meta_iter_of(m);
+    for (size_t i = 0; fx_meta_next(&it, &e); i++) {
+        double x = number_of(&e);
 
         if (isfinite(x) && fabs(x) > 0x1.ffffffp127)         /* would round to infinity */
             return out_of_range(w, m, "an array of 32-bit floats", x, err);
@@ -296,20 +364,17 @@ static bool is_str_array(const fx_meta *m)
 fx_status fx_meta_strs(const fx_weights *w, const char *key, fx_arena *a, fx_str **out, size_t *n, fx_error *err)
 {
     const fx_meta *m;
-    const char *p;
+    fx_meta_iter it;
+    fx_meta e;
     fx_str *at;
 
     FX_TRY(find_array(w, key, is_str_array, "an array of strings", &m, err));
     at = room(a, m->v.array.n, sizeof(*at));
     if (!at)
         return fx_nomem(err, key);
-    p = m->v.array.bytes.p;
-    for (size_t i = 0; i < m->v.array.n; i++) {
-        uint64_t len = fx_le_read(p, 8);
-
-        at[i] = fx_str_n(p + 8, (size_t)len);
-        p += 8 + len;
-    }
+    it = fx_meta_iter_of(m);
+    for (size_t i = 0; fx_meta_next(&it, &e); i++)
+        at[i] = e.v.s;
     *out = at;
     *n = (size_t)m->v.array.n;
     return FORNAX_OK;

@@ -129,6 +129,15 @@ fx_status fx_meta_i32s(const fx_weights *w, const char *key, fx_arena *a, int32_
 fx_status fx_meta_f32s(const fx_weights *w, const char *key, fx_arena *a, float **out, size_t *n, fx_error *err);
 fx_status fx_meta_bools(const fx_weights *w, const char *key, fx_arena *a, bool **out, size_t *n, fx_error *err);
 
+/* Walks an array in place; each element as a fx_meta without a key (arrays may hold arrays). */
+typedef struct fx_meta_iter {
+    const char *p;
+    uint64_t left;
+    fx_meta_type type;
+} fx_meta_iter;
+fx_meta_iter fx_meta_iter_of(const fx_meta *array);
+bool fx_meta_next(fx_meta_iter *it, fx_meta *element);          /* false: no more */
+
 /* ---- Hub folders ------------------------------------------------------------------------ */
 
 /* Borrowed JSON objects; NULL if there is no such file. */

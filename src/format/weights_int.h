@@ -40,6 +40,11 @@ static inline uint64_t fx_le_read(const char *p, int n)
     return u;
 }
 
+/* Bytes of a value in the file; 0: not fixed (strings, arrays). */
+extern const uint8_t fx_meta_bytes[FX_META_TYPES];
+/* Reads the value of m->type at p, which must have been checked; where it ends. */
+const char *fx_meta_decode(const char *p, fx_meta *m);
+
 /* Maps 'path' and adds it to w->files. */
 fx_status fx_weights_map(fx_weights *w, const char *path, fx_file **out, fx_error *err);
 
