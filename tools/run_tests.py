@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Builds and runs all tests; scripts/test calls this after scripts/setup.
+
+usage: run_tests.py [--long] [--only STEP,...] [--list] [--no-model]
+
+Steps: unit (each instruction-set level the machine has), tree, asan (unit tests
+and fuzz targets under the address and undefined-behaviour sanitizers), e2e
+(pytest on the program). --long adds tsan, fuzzing for a minute a target, and
+e2e at each level. Prints a line a test binary and what fails in full; the last
+line is "N passed, N failed, N skipped". Exit status 1 if anything failed."""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache"
+SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.M)
+JOBS = len(os.sched_getaffinity(0))
+
+total = {"passed": 0, "failed": 0, "skipped": 0}
+failures = []
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def count(where, passed=0, failed=0, skipped=0):
+    total["passed"] += passed
+    total["failed"] += failed
+    total["skipped"] += skipped
+    if failed:
+        failures.append(where)
+
+
+def run(argv, timeout, env=None, cwd=ROOT):
+    """Exit status and output of a command; a timeout is status 124."""
+    try:
+        p = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           errors="replace", stdin=subprocess.DEVNULL, timeout=timeout, cwd=cwd,
+                           env={**os.environ, **(env or {})})
+        return p.returncode, p.stdout
+    except subprocess.TimeoutExpired as e:
+        out = e.stdout.decode(errors="replace") if isinstance(e.stdout, bytes) else (e.stdout or "")
+        return 124, out + f"\ntimed out after {timeout} s"
+
+
+def tally(where, rc, out, seconds):
+    """Counts one test program by its last line; shows its output if it failed."""
+    found = SUMMARY.findall(out)
+    skips = [line for line in out.splitlines() if line.startswith("skipped ")]
+    if found:
+        passed, failed, skipped = map(int, found[-1])
+        failed = max(failed, int(rc != 0))
+    else:
+        passed, failed, skipped = int(rc == 0), int(rc != 0), 0
+    count(where, passed, failed, skipped)
+    say(f"  {where}: {passed} passed, {failed} failed, {skipped} skipped, {seconds:.1f} s")
+    for line in skips:
+        say(f"    {line}")
+    if failed:
+        say("\n".join("    " + line for line in out.splitlines()[-60:]) + f"\n    exit status {rc}")
+
+
+def cpu_levels():
+    """The levels of FORNAX_CPU that this machine has, best last."""
+    if os.uname().machine == "aarch64":
+        return ["scalar", "neon"]
+    flags = set()
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("flags"):
+            flags = set(line.split(":")[1].split())
+            break
+    levels = ["scalar"]
+    if {"avx2", "fma", "f16c", "bmi2"} <= flags:
+        levels.append("avx2")
+        if {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"} <= flags:
+            levels.append("avx512")
+    return levels
+
+
+def build(folder, *options):
+    """Configures and builds; False (counted) if that fails. Warnings are shown."""
+    start = time.time()
+    for name, argv in (("configure", ["cmake", "-S", ROOT, "-B", ROOT / folder, "-DFORNAX_TESTS=ON", *options]),
+                       ("build", ["cmake", "--build", ROOT / folder, "-j", JOBS])):
+        rc, out = run(argv, 3600)
+        if rc:
+            say("\n".join(out.splitlines()[-60:]))
+            say(f"  {folder}: {name} failed")
+            count(f"{name} of {folder}", failed=1)
+            return False
+        say("\n".join(line for line in out.splitlines() if "warning:" in line) or f"  {name}: ok")
+    say(f"  built {folder} in {time.time() - start:.0f} s")
+    return True
+
+
+def unit_tests(folder, label, env=None, timeout=600, only_public=False):
+    """Runs the unit tests; with only_public those that open a context and so obey FORNAX_CPU
+    (the tests of kernels go through all levels by themselves)."""
+    sources = sorted((ROOT / "tests").glob("*/test_*.c"))
+    if only_public:
+        sources = [p for p in sources if re.search(r'"fornax\.h"|FORNAX_CPU', p.read_text())]
+    names = [p.stem for p in sources]
+
+    def one(name):
+        start = time.time()
+        rc, out = run([ROOT / folder / "unit" / name], timeout, env, ROOT / folder)
+        return name, rc, out, time.time() - start
+
+    with ThreadPoolExecutor(JOBS) as pool:
+        for name, rc, out, seconds in pool.map(one, names):
+            tally(f"{name} ({label})", rc, out, seconds)
+
+
+SANITIZER_ENV = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:allocator_may_return_null=1",
+                 "UBSAN_OPTIONS": "print_stacktrace=1", "TSAN_OPTIONS": "halt_on_error=1"}
+
+
+def fuzz_targets(folder, label, seconds):
+    """Replays the corpus of each target and mutates it for a while."""
+    for source in sorted((ROOT / "tests/fuzz").glob("fuzz_*.c")):
+        start = time.time()
+        corpus = ROOT / "tests/fuzz/corpus" / source.stem.removeprefix("fuzz_")
+        rc, out = run([ROOT / folder / "fuzz" / source.stem, "--seconds", seconds, corpus], seconds + 300,
+                      SANITIZER_ENV, ROOT / folder)
+        tally(f"{source.stem} ({label})", rc, out, time.time() - start)
+
+
+def step_build(args):
+    if not build("build"):
+        raise SystemExit(finish())
+
+
+def step_unit(args):
+    best = cpu_levels()[-1]
+    for level in reversed(cpu_levels()):
+        unit_tests("build", level, {"FORNAX_CPU": level}, only_public=level != best and not args.long)
+
+
+def step_tree(args):
+    start = time.time()
+    rc, out = run([sys.executable, ROOT / "tests/tree/check_tree.py", "--build", ROOT / "build"], 600)
+    tally("tree", rc, out, time.time() - start)
+
+
+def step_asan(args):
+    if build("build-asan", "-DCMAKE_BUILD_TYPE=Debug", "-DFORNAX_SANITIZE=address,undefined"):
+        unit_tests("build-asan", "asan", SANITIZER_ENV, 1200)
+        fuzz_targets("build-asan", "asan", 60 if args.long else 3)
+
+
+def step_tsan(args):
+    if build("build-tsan", "-DCMAKE_BUILD_TYPE=Debug", "-DFORNAX_SANITIZE=thread", "-DFORNAX_FUZZ=OFF"):
+        unit_tests("build-tsan", "tsan", SANITIZER_ENV, 1800)
+
+
+def fetch_model(args):
+    """Path of the small model, or "" (the tests that need it say so)."""
+    if args.no_model:
+        return ""
+    p = subprocess.run([ROOT / "scripts/model"], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    return p.stdout.strip().splitlines()[-1] if p.returncode == 0 and p.stdout.strip() else ""
+
+
+def step_e2e(args):
+    tests = ROOT / "tests/e2e"
+    if not list(tests.glob("**/test_*.py")):
+        say("  no end-to-end tests")
+        return
+    model = fetch_model(args)
+    for level in cpu_levels() if args.long else cpu_levels()[-1:]:
+        report = CACHE / f"e2e-{level}.xml"
+        report.unlink(missing_ok=True)
+        start = time.time()
+        rc = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider",
+                             f"--junitxml={report}", tests], cwd=ROOT, stdin=subprocess.DEVNULL,
+                            env={**os.environ, "FORNAX": str(ROOT / "build/fornax"), "FORNAX_MODEL": model,
+                                 "FORNAX_CPU": level, "PYTHONDONTWRITEBYTECODE": "1"}).returncode
+        try:
+            suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
+            tests_n, failed, errors, skipped = (int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped"))
+        except (OSError, AttributeError, xml.etree.ElementTree.ParseError):
+            tests_n, failed, errors, skipped = 1, 1, 0, 0
+        failed = max(failed + errors, int(rc not in (0, 5)))
+        passed = max(tests_n - failed - skipped, 0)
+        count(f"e2e ({level})", passed, failed, skipped)
+        say(f"  e2e ({level}): {passed} passed, {failed} failed, {skipped} skipped, {time.time() - start:.0f} s")
+
+
+STEPS = {"build": step_build, "unit": step_unit, "tree": step_tree, "asan": step_asan, "tsan": step_tsan,
+         "e2e": step_e2e}
+LONG_ONLY = {"tsan"}
+
+
+def finish():
+    if failures:
+        say("failed: " + ", ".join(failures))
+    say(", ".join(f"{n} {what}" for what, n in total.items()))
+    return 1 if total["failed"] else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--long", action="store_true", help="also thread sanitizer, long fuzzing, e2e at all levels")
+    parser.add_argument("--only", default="", help="these steps only, comma-separated")
+    parser.add_argument("--list", action="store_true", help="name the steps")
+    parser.add_argument("--no-model", action="store_true", help="do not download the small model")
+    args = parser.parse_args()
+    if args.list:
+        say(" ".join(STEPS))
+        return 0
+    only = [s for s in args.only.split(",") if s]
+    unknown = [s for s in only if s not in STEPS]
+    if unknown:
+        parser.error(f"no such step: {', '.join(unknown)}")
+    CACHE.mkdir(exist_ok=True)
+    for name, step in STEPS.items():
+        if name in only or (not only and (args.long or name not in LONG_ONLY)):
+            say(f"== {name}")
+            step(args)
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
