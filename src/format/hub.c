@@ -80,7 +80,56 @@ static fx_status join(fx_weights *w, const char *dir, const char *name, const ch
     return *out ? FORNAX_OK : fx_nomem(err, "a path");
 }
 
-static fx_status load_json(fx_weights *w, const char *path, size_t limit, json_t **out, fx_error *err)
+/* Python writes numbers that JSON doesn't have.  The same text with the largest double
+ * for infinity and null for NaN; as many lines, so that places in sentences hold. */
+static void put_finite(fx_buf *out, fx_str s)
+{
+    static const struct {
+        fx_str word, number;
+    } names[] = {
+        { { "Infinity", 8 }, { "1.7976931348623157e308", 22 } },      /* a sign stays before it */
+        { { "NaN", 3 }, { "null", 4 } },
+    };
+    bool quoted = false;
+
+    for (size_t i = 0; i < s.n; i++) {
+        size_t k = quoted ? FX_COUNT(names) : 0;
+
+        while (k < FX_COUNT(names) && !fx_str_starts(fx_str_n(s.p + i, s.n - i), names[k].word))
+            k++;
+        if (k < FX_COUNT(names)) {
+            fx_buf_str(out, names[k].number);
+            i += names[k].word.n - 1;
+            continue;
+        }
+        if (s.p[i] == '"')
+            quoted = !quoted;
+        else if (quoted && s.p[i] == '\\' && i + 1 < s.n)
+            fx_buf_putc(out, s.p[i++]);
+        fx_buf_putc(out, s.p[i]);
+    }
+}
+
+static bool has_infinity(fx_str s)
+{
+    return fx_str_find(s, FX_STR("Infinity"), 0) != FX_STR_NONE || fx_str_find(s, FX_STR("NaN"), 0) != FX_STR_NONE;
+}
+
+static fx_status parse_config(const fx_mem *mem, const char *path, fx_str text, json_t **out, fx_error *err)
+{
+    fx_status st;
+    fx_buf b;
+
+    if (!has_infinity(text))
+        return fx_format_json(out, path, text, 0, err);
+    fx_buf_init(&b, mem);
+    put_finite(&b, text);
+    st = b.failed ? fx_nomem(err, path) : fx_format_json(out, path, fx_buf_view(&b), 0, err);
+    fx_buf_done(&b);
+    return st;
+}
+
+static fx_status load_json(fx_weights *w, const char *path, size_t limit, bool python, json_t **out, fx_error *err)
 {
     fx_file *f;
     fx_status st;
@@ -88,19 +137,21 @@ static fx_status load_json(fx_weights *w, const char *path, size_t limit, json_t
     *out = NULL;
     FX_TRY(fx_file_map(&f, w->mem, path, err));
     st = check_size(f, limit, err);
-    if (st == FORNAX_OK)
+    if (st == FORNAX_OK && python)
+        st = parse_config(w->mem, path, fx_file_bytes(f), out, err);
+    else if (st == FORNAX_OK)
         st = fx_format_json(out, path, fx_file_bytes(f), 0, err);
     fx_file_unmap(f);
     return st;
 }
 
 /* *out stays NULL if there is no such file. */
-static fx_status load_optional(fx_weights *w, const char *dir, const char *name, json_t **out, fx_error *err)
+static fx_status load_config(fx_weights *w, const char *dir, const char *name, json_t **out, fx_error *err)
 {
     const char *path;
 
     FX_TRY(join(w, dir, name, &path, err));
-    return fx_path_exists(path) ? load_json(w, path, CONFIG_LIMIT, out, err) : FORNAX_OK;
+    return fx_path_exists(path) ? load_json(w, path, CONFIG_LIMIT, true, out, err) : FORNAX_OK;
 }
 
 /* ---- Shards ------------------------------------------------------------------------------ */
@@ -215,7 +266,7 @@ static fx_status read_weights(fx_weights *w, const char *dir, fx_error *err)
     if (!fx_path_exists(index))
         return fx_fail(err, FORNAX_ENOTFOUND, "%s: expected model.safetensors or model.safetensors.index.json, found "
                        "%s", dir, fx_path_exists(torch) ? "only pytorch_model.bin, which is not supported" : "neither");
-    FX_TRY(load_json(w, index, INDEX_LIMIT, &json, err));
+    FX_TRY(load_json(w, index, INDEX_LIMIT, false, &json, err));
     st = read_shards(w, dir, index, json, err);
     json_decref(json);
     return st;
@@ -243,8 +294,8 @@ static fx_status map_texts(fx_weights *w, const char *dir, fx_error *err)
 
 static fx_status read_folder(fx_weights *w, const char *dir, fx_error *err)
 {
-    FX_TRY(load_optional(w, dir, "config.json", &w->config, err));
-    FX_TRY(load_optional(w, dir, "generation_config.json", &w->generation_config, err));
+    FX_TRY(load_config(w, dir, "config.json", &w->config, err));
+    FX_TRY(load_config(w, dir, "generation_config.json", &w->generation_config, err));
     FX_TRY(map_texts(w, dir, err));
     if (w->flags & FX_OPEN_HEADERS)
         return FORNAX_OK;

@@ -50,7 +50,7 @@ fx_status fx_weight_measure(fx_weight *t, const char *file, fx_error *err)
     t->n_elems = empty ? 0 : n;
     t->bytes = fx_dtype_row_bytes(t->dtype, t->n_elems);
     if (t->bytes == FX_ROW_BAD)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: tensor %s: expected a size below 2^64 bytes, found %lld "
+        return fx_fail(err, FORNAX_EFORMAT, "%s: tensor %s: expected a size below 2^63 bytes, found %lld "
                        "elements of type %s", file, FX_SHOW(t->name), (long long)t->n_elems,
                        fx_dtype_name(t->dtype));
     return FORNAX_OK;

@@ -77,7 +77,7 @@ size_t fx_dtype_row_bytes(fx_dtype t, int64_t n)
     if (r->block_bytes == 0 || n % r->block_elems != 0)
         return FX_ROW_BAD;
     blocks = (uint64_t)n / r->block_elems;
-    if (blocks > (FX_ROW_BAD - 1) / r->block_bytes)
+    if (blocks > (uint64_t)PTRDIFF_MAX / r->block_bytes)
         return FX_ROW_BAD;
     return (size_t)(blocks * r->block_bytes);
 }

@@ -65,7 +65,7 @@ static inline size_t fx_dtype_size(fx_dtype t)
 bool fx_dtype_of_name(fx_dtype *out, fx_str name);
 
 /* Bytes of n elements in one row.  FX_ROW_BAD if n is negative, not a whole number
- * of blocks, too large, or the type has no data. */
+ * of blocks, 2^63 bytes or more, or the type has no data. */
 #define FX_ROW_BAD SIZE_MAX
 size_t fx_dtype_row_bytes(fx_dtype t, int64_t n);
 
