@@ -81,7 +81,10 @@ typedef struct fx_matmul_args {
     fx_epilogue epi;
 } fx_matmul_args;
 
-typedef enum fx_rope_style { FX_ROPE_HALF /* neox: pairs (i, i+rot/2) */, FX_ROPE_PAIRS /* (2i, 2i+1) */ } fx_rope_style;
+typedef enum fx_rope_style {
+    FX_ROPE_HALF,               /* neox: pairs (i, i+rot/2) */
+    FX_ROPE_PAIRS               /* (2i, 2i+1) */
+} fx_rope_style;
 
 /* Per row: optional RMS norm of each head of q and of k, rotation of q and k by the row's
  * position, q to q_out (may alias q), k and v to the KV page of the row. One task a row. */
