@@ -14,6 +14,11 @@ json_t *fx_weights_generation_config(const fx_weights *w)
     return w->generation_config;
 }
 
+json_t *fx_weights_st_metadata(const fx_weights *w)
+{
+    return w->st_metadata;
+}
+
 json_t *fx_config_find(const fx_weights *w, const char *path)
 {
     json_t *at = w->config;

@@ -27,6 +27,7 @@ static const char *const text_names[FX_TEXT_FILES] = {
     [FX_TEXT_VOCAB_JSON] = "vocab.json",
     [FX_TEXT_MERGES] = "merges.txt",
     [FX_TEXT_VOCAB_TXT] = "vocab.txt",
+    [FX_TEXT_MODULES] = "modules.json",
 };
 
 const char *fx_text_file_name(fx_text_file t)
@@ -299,7 +300,7 @@ static fx_status read_folder(fx_weights *w, const char *dir, fx_error *err)
     FX_TRY(map_texts(w, dir, err));
     if (w->flags & FX_OPEN_HEADERS)
         return FORNAX_OK;
-    if (!w->config)
+    if (!w->config && !(w->flags & FX_OPEN_INSPECT))
         return fx_fail(err, FORNAX_ENOTFOUND, "%s: expected a config.json, found none", dir);
     return read_weights(w, dir, err);
 }

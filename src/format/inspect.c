@@ -235,6 +235,7 @@ static void text_meta(fx_buf *b, const fx_weights *w)
         put_value(b, m, false);
         fx_buf_putc(b, '\n');
     }
+    text_config(b, "__metadata__", fx_weights_st_metadata(w));
     text_config(b, "config.json", fx_weights_config(w));
     text_config(b, "generation_config.json", fx_weights_generation_config(w));
 }
@@ -273,8 +274,21 @@ static void text_totals(fx_buf *b, const fx_weights *w)
 
 /* ---- JSON ------------------------------------------------------------------------------------- */
 
+static void json_named(fx_buf *b, const char *name, const json_t *object)
+{
+    if (!object)
+        return;
+    fx_buf_printf(b, ",\"%s\":", name);
+    put_json(b, object, true);
+}
+
 static void json_meta(fx_buf *b, const fx_weights *w)
 {
+    json_named(b, "config", fx_weights_config(w));
+    json_named(b, "generation_config", fx_weights_generation_config(w));
+    json_named(b, "metadata", fx_weights_st_metadata(w));
+    if (fx_weights_kind_of(w) != FX_WEIGHTS_GGUF)
+        return;
     fx_buf_puts(b, ",\"metadata\":{");
     for (size_t i = 0; i < fx_meta_count(w); i++) {
         const fx_meta *m = fx_meta_at(w, i);
@@ -285,14 +299,6 @@ static void json_meta(fx_buf *b, const fx_weights *w)
         put_value(b, m, true);
     }
     fx_buf_putc(b, '}');
-    if (fx_weights_config(w)) {
-        fx_buf_puts(b, ",\"config\":");
-        put_json(b, fx_weights_config(w), true);
-    }
-    if (fx_weights_generation_config(w)) {
-        fx_buf_puts(b, ",\"generation_config\":");
-        put_json(b, fx_weights_generation_config(w), true);
-    }
 }
 
 static void json_tensors(fx_buf *b, const fx_weights *w)

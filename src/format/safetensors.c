@@ -117,11 +117,13 @@ static fx_status read_tensor(reader *r, const char *key, json_t *j)
     return FX_VEC_PUSH(&r->list, r->w->mem, t) ? FORNAX_OK : fx_nomem(r->err, "the list of tensors");
 }
 
-static fx_status check_metadata(const reader *r, json_t *j)
+static fx_status take_metadata(const reader *r, json_t *j)
 {
     const char *key;
     json_t *v;
 
+    if (json_is_null(j))
+        return FORNAX_OK;
     if (!json_is_object(j))
         return fx_fail(r->err, FORNAX_EFORMAT, "%s: __metadata__: expected an object of strings, found something else",
                        r->path);
@@ -130,6 +132,8 @@ static fx_status check_metadata(const reader *r, json_t *j)
             return fx_fail(r->err, FORNAX_EFORMAT, "%s: __metadata__: %s: expected a string, found something else",
                            r->path, FX_SHOW(fx_str_of(key)));
     }
+    if (!r->w->st_metadata)
+        r->w->st_metadata = json_incref(j);
     return FORNAX_OK;
 }
 
@@ -176,7 +180,7 @@ static fx_status read_header(reader *r, json_t *header)
 
     json_object_foreach(header, key, v) {
         if (strcmp(key, "__metadata__") == 0)
-            FX_TRY(check_metadata(r, v));
+            FX_TRY(take_metadata(r, v));
         else
             FX_TRY(read_tensor(r, key, v));
     }
@@ -200,6 +204,8 @@ fx_status fx_safetensors_read(fx_weights *w, fx_file *file, fx_error *err)
                        FX_MIN(bytes.n - 8, (size_t)HEADER_LIMIT), (unsigned long long)n);
     r.start = 8 + (size_t)n;
     r.room = bytes.n - r.start;
+    if (n == 0 || bytes.p[8] != '{')
+        return fx_fail(err, FORNAX_EFORMAT, "%s: offset 8: expected a header that begins with {, found none", r.path);
     FX_TRY(fx_format_json(&header, r.path, fx_str_n(bytes.p + 8, (size_t)n), JSON_REJECT_DUPLICATES, err));
     st = read_header(&r, header);
     json_decref(header);

@@ -165,6 +165,7 @@ void fx_weights_close(fx_weights *w)
         return;
     json_decref(w->config);
     json_decref(w->generation_config);
+    json_decref(w->st_metadata);
     for (int i = 0; i < FX_TEXT_FILES; i++)
         fx_file_unmap(w->text[i]);
     for (size_t i = 0; i < w->files.n; i++)

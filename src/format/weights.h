@@ -39,7 +39,8 @@ typedef enum fx_weights_kind {
 enum {
     FX_OPEN_HEADERS = 1,         /* metadata, configuration and texts only: tensors aren't looked
                                     at and needn't be there; config.json is optional */
-    FX_OPEN_INSPECT = 2          /* tensors are listed and checked, but data may be misaligned */
+    FX_OPEN_INSPECT = 2          /* tensors are listed and checked, but data may be misaligned;
+                                    config.json is optional */
 };
 
 fx_status fx_weights_open(fx_weights **out, const fx_mem *mem, const char *path, unsigned flags,
@@ -143,8 +144,10 @@ bool fx_meta_next(fx_meta_iter *it, fx_meta *element);          /* false: no mor
 /* Borrowed JSON objects; NULL if there is no such file. */
 json_t *fx_weights_config(const fx_weights *w);
 json_t *fx_weights_generation_config(const fx_weights *w);
+/* __metadata__ (texts by name) of the first safetensors file that has one; NULL: none. */
+json_t *fx_weights_st_metadata(const fx_weights *w);
 
-/* Keys may be paths: "rope_scaling.factor", "eos_token_id[0]" is not one (use find).
+/* Keys may be paths through objects: "rope_scaling.factor".
  * null counts as missing.  A number with integral value will do for i64, any for f64. */
 json_t *fx_config_find(const fx_weights *w, const char *path);          /* NULL: missing */
 fx_status fx_config_i64(const fx_weights *w, const char *path, int64_t *out, fx_error *err);
@@ -171,6 +174,7 @@ typedef enum fx_text_file {
     FX_TEXT_VOCAB_JSON,          /* vocab.json */
     FX_TEXT_MERGES,              /* merges.txt */
     FX_TEXT_VOCAB_TXT,           /* vocab.txt */
+    FX_TEXT_MODULES,             /* modules.json: the stages of a sentence embedder */
     FX_TEXT_FILES
 } fx_text_file;
 

@@ -20,6 +20,7 @@ struct fx_weights {
     fx_map by_key;                       /* to an index in meta */
 
     json_t *config, *generation_config;
+    json_t *st_metadata;                 /* __metadata__ of the first safetensors file with one */
     fx_file *text[FX_TEXT_FILES];
 };
 

@@ -458,8 +458,10 @@ static const struct {
     { "{" W "}", 9, FORNAX_EFORMAT, "expected 8 bytes of data for its tensors, found 9" },
     { "{" W "}", 7, FORNAX_EFORMAT, "tensor w: expected data_offsets in order within the 7 bytes" },
     { "{", 0, FORNAX_EFORMAT, "line 1" },
-    { "", 0, FORNAX_EFORMAT, "line 1" },
-    { "[]", 0, FORNAX_EFORMAT, "expected a JSON object" },
+    { "", 0, FORNAX_EFORMAT, "begins with {" },
+    { "[]", 0, FORNAX_EFORMAT, "begins with {" },
+    { " {}", 0, FORNAX_EFORMAT, "begins with {" },
+    { "{\"__metadata__\":null}", 0, FORNAX_OK, "" },
     { "{" W "} x", 8, FORNAX_EFORMAT, "line 1" },
     { "{" W "," W "}", 8, FORNAX_EFORMAT, "line 1" },
     { "{\"__metadata__\":{\"a\":1}," W "}", 8, FORNAX_EFORMAT, "__metadata__: a: expected a string" },
@@ -796,6 +798,7 @@ TEST(inspect_as_json)
     j = inspect_json(DATA "tiny.safetensors");
     REQUIRE(j);
     CHECK_EQ_U64(json_array_size(json_object_get(j, "tensors")), 12);
+    CHECK_STR(json_string_value(json_object_get(json_object_get(j, "metadata"), "format")), "pt");
     json_decref(j);
 }
 
