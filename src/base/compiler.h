@@ -16,6 +16,7 @@
 #define FX_RESTRICT __restrict__
 #define FX_ALWAYS_INLINE inline __attribute__((always_inline))
 #define FX_PREFETCH(p) __builtin_prefetch(p)
+#define FX_PRAGMA(x) _Pragma(#x)
 #else
 #define FX_PRINTF(f, a)
 #define FX_LIKELY(x) (x)
@@ -26,6 +27,13 @@
 #define FX_RESTRICT
 #define FX_ALWAYS_INLINE inline
 #define FX_PREFETCH(p) ((void)(p))
+#define FX_PRAGMA(x)
+#endif
+/* Before a loop of constant, small trip count: no loop remains. */
+#if defined(__clang__)
+#define FX_UNROLL FX_PRAGMA(clang loop unroll(full))
+#else
+#define FX_UNROLL FX_PRAGMA(GCC unroll 32)
 #endif
 
 #define FX_COUNT(a) (sizeof(a) / sizeof((a)[0]))

@@ -87,7 +87,8 @@ typedef enum fx_rope_style {
 } fx_rope_style;
 
 /* Per row: optional RMS norm of each head of q and of k, rotation of q and k by the row's
- * position, q to q_out (may alias q), k and v to the KV page of the row. One task a row. */
+ * position, q to q_out (may alias q), k and v to the KV page of the row. kv_heads 0: nothing
+ * is stored (a layer that reads another's state). One task a row. */
 typedef struct fx_rope_store_args {
     fx_cmat q, k, v;             /* columns heads*head_dim, kv_heads*head_dim, kv_heads*v_dim */
     fx_mat q_out;

@@ -1,0 +1,587 @@
+/* test_rowops.c - every variant of the row kernels (but attention) against formulas in
+ * double that this file states again, and the reduction contract: a row's bytes don't
+ * depend on the rows beside it, on the cut into tasks, or on offsets. */
+#include "kerneltest.h"
+#include "kernels/quant.h"
+
+/* ---- Elementwise maps -------------------------------------------------------------- */
+
+static double f_add(double a, double b) { return a + b; }
+static double f_mul(double a, double b) { return a * b; }
+static double f_scale(double a, double b) { (void)b; return a * 0.37f; }
+static double f_sigmoid(double a, double b) { (void)b; return 1 / (1 + exp(-a)); }
+static double f_silu(double a, double b) { return a * f_sigmoid(a, b); }
+static double f_gelu(double a, double b) { (void)b; return a * 0.5 * erfc(-a / sqrt(2)); }
+static double f_gelu_tanh(double a, double b)
+{
+    return a * f_sigmoid(2 * sqrt(2 / 3.14159265358979323846) * (a + 0.044715 * a * a * a), b);
+}
+static double f_relu(double a, double b) { (void)b; return a > 0 ? a : 0; }
+static double f_tanh(double a, double b) { (void)b; return tanh(a); }
+static double f_swiglu(double a, double b) { return f_silu(a, b) * b; }
+
+/* Relative bounds are of the result; 2^-23 is one ulp at most. */
+static const struct { fx_kernel_op op; double (*f)(double, double); double abs, rel; bool rows; } maps[] = {
+    { FX_K_ADD, f_add, 0, 0x1p-24, true },          { FX_K_MUL, f_mul, 1e-44, 0x1p-24, true },
+    { FX_K_SCALE, f_scale, 1e-44, 0x1p-24, false }, { FX_K_SILU, f_silu, 1e-36, 0x1p-21, false },
+    { FX_K_GELU, f_gelu, 1e-36, 1e-5, false },      { FX_K_GELU_TANH, f_gelu_tanh, 1e-30, 1e-5, false },
+    { FX_K_RELU, f_relu, 0, 0, false },             { FX_K_SIGMOID, f_sigmoid, 1e-36, 0x1p-21, false },
+    { FX_K_TANH, f_tanh, 0, 0x1p-21, false },       { FX_K_SWIGLU, f_swiglu, 1e-36, 0x1p-20, true },
+};
+
+/* All exponents, both signs, dense near 1, and the corners. */
+static float *interesting(int64_t n)
+{
+    static const float corners[] = { 0, -0.0f, 1e-45f, -1e-45f, 1e-38f, 88.72f, -88.72f, 89, -89, 104, -104, 3e38f,
+                                     -3e38f, 0.625f, -0.625f, 0.62500006f, 14.5f, -14.5f, 127, 128, -126, -127 };
+    float *x = kt_alloc((size_t)n * sizeof(float));
+
+    for (int64_t i = 0; i < n; i++) {
+        float s = kt_random() & 1 ? 1.0f : -1.0f;
+
+        if (i < (int64_t)FX_COUNT(corners))
+            x[i] = corners[i];
+        else if (i % 3 == 0)
+            x[i] = s * ldexpf(1 + (float)kt_random() * 0x1p-31f, (int)(kt_random() % 250) - 125);
+        else
+            x[i] = s * (float)kt_random() * 0x1p-31f * (i % 3 == 1 ? 4 : 100);
+    }
+    return x;
+}
+
+static void check_map(size_t m, const fx_kernel *k, int64_t dim)
+{
+    int64_t rows = 3, ld = dim + 3;
+    float *a = interesting(rows * ld), *b = kt_floats(rows * ld, 1), *y = kt_alloc((size_t)(rows * ld) * 4);
+    int bad = 0;
+
+    for (int b_row = 0; b_row < (maps[m].rows ? 2 : 1); b_row++) {
+        fx_map_args args = { .a = { a, ld }, .b = { maps[m].rows ? b : NULL, ld }, .y = { y, ld }, .n_rows = rows,
+                             .dim = dim, .b_row = b_row, .alpha = 0.37f };
+
+        kt_run(k, &args, 2);
+        for (int64_t i = 0; i < rows * ld && bad < 4; i++) {
+            double z = (double)b[b_row ? i % ld : i], want = maps[m].f((double)a[i], z);
+
+            if (i % ld >= dim) {
+                bad += !isnan(y[i]);
+            } else if (!kt_near((double)y[i], (double)(float)want, maps[m].abs, maps[m].rel)) {
+                FXTEST_FAIL("%s(%.9g, %.9g) is %.9g, expected %.9g", k->name, a[i], z, y[i], want);
+                bad++;
+            }
+        }
+        CHECK(!bad);
+        args.y = (fx_mat){ a, ld };                          /* in place gives the same */
+        float *before = kt_alloc((size_t)(rows * ld) * 4);
+        memcpy(before, a, (size_t)(rows * ld) * 4);
+        kt_run(k, &args, 3);
+        for (int64_t r = 0; r < rows; r++)
+            CHECK_MEM(a + r * ld, y + r * ld, (size_t)dim * 4);
+        memcpy(a, before, (size_t)(rows * ld) * 4);
+        free(before);
+    }
+    free(a);
+    free(b);
+    free(y);
+}
+
+TEST(maps_are_accurate)
+{
+    static const int64_t dims[] = { 1, 7, 16, 33, 500, 20000 };
+    const fx_kernel *k;
+
+    for (size_t m = 0; m < FX_COUNT(maps); m++)
+        for (size_t v = 0; (k = kt_variant(maps[m].op, v)) != NULL; v++)
+            for (size_t d = 0; d < FX_COUNT(dims); d++)
+                check_map(m, k, dims[d]);
+}
+
+TEST(maps_take_nan_and_infinity)
+{
+    const fx_kernel *k;
+
+    for (size_t m = 0; m < FX_COUNT(maps); m++)
+        for (size_t v = 0; (k = kt_variant(maps[m].op, v)) != NULL; v++) {
+            float a[3] = { NAN, INFINITY, 2 }, b[3] = { 1, 1, 1 }, y[3];
+            fx_map_args args = { .a = { a, 3 }, .b = { b, 3 }, .y = { y, 3 }, .n_rows = 1, .dim = 3, .alpha = 0.37f };
+
+            kt_run(k, &args, 1);
+            CHECK(isnan(y[0]));
+            CHECK_NEAR(y[1], maps[m].f(INFINITY, 1), 0);
+            CHECK_NEAR(y[2], maps[m].f(2, 1), 1e-5);
+        }
+}
+
+/* ---- Softmax ------------------------------------------------------------------------- */
+
+TEST(softmax_against_double)
+{
+    static const int64_t dims[] = { 1, 2, 15, 16, 17, 100, 1000, 49152 };
+    const fx_kernel *k;
+
+    for (size_t v = 0; (k = kt_variant(FX_K_SOFTMAX, v)) != NULL; v++)
+        for (size_t i = 0; i < FX_COUNT(dims); i++) {
+            int64_t n = dims[i];
+            float *x = kt_floats(3 * n, 5), *y = kt_alloc((size_t)(3 * n) * 4), *one = kt_alloc((size_t)n * 4);
+            fx_softmax_args a = { .x = { x, n }, .y = { y, n }, .n_rows = 3, .dim = n };
+
+            for (int64_t j = 0; j < n / 2; j++)
+                x[2 * n + j] = j % 2 ? -INFINITY : -1e30f;   /* masked */
+            kt_run(k, &a, 2);
+            for (int64_t r = 0; r < 3; r++) {
+                double max = -INFINITY, sum = 0;
+
+                for (int64_t j = 0; j < n; j++)
+                    max = fmax(max, (double)x[r * n + j]);
+                for (int64_t j = 0; j < n; j++)
+                    sum += exp((double)x[r * n + j] - max);
+                for (int64_t j = 0; j < n; j++) {
+                    double want = exp((double)x[r * n + j] - max) / sum;
+
+                    if (!kt_near((double)y[r * n + j], want, 1e-37, 2e-6)) {
+                        FXTEST_FAIL("%s: %g, expected %g", k->name, (double)y[r * n + j], want);
+                        break;
+                    }
+                }
+                fx_softmax_args alone = { .x = { x + r * n, n }, .y = { one, n }, .n_rows = 1, .dim = n };
+                kt_run(k, &alone, 1);
+                CHECK_MEM(one, y + r * n, (size_t)n * 4);
+            }
+            free(x);
+            free(y);
+            free(one);
+        }
+}
+
+/* ---- RMS norm ---------------------------------------------------------------------------- */
+
+typedef struct norm_case {
+    int64_t dim, groups;
+    bool residual, sum, y, q8, in_place;
+} norm_case;
+
+static const norm_case norms[] = {
+    { 1, 1, false, false, true, false, false },   { 7, 3, true, true, true, false, false },
+    { 16, 1, true, false, true, false, true },    { 64, 9, false, false, true, false, true },
+    { 100, 1, true, true, true, false, true },    { 128, 2, false, true, true, false, false },
+    { 576, 1, true, true, true, true, false },    { 576, 1, true, true, false, true, true },
+    { 960, 1, false, false, false, true, false }, { 4096, 1, true, false, false, true, false },
+    { 2050, 1, true, true, true, false, false },  { 33, 1, true, true, false, false, true },
+};
+
+typedef struct norm_out {
+    float *sum, *y;
+    void *q8;
+} norm_out;
+
+/* Runs rows [r0, r0 + n) of x as a call of its own. */
+static norm_out run_norm(const norm_case *c, const fx_kernel *k, const float *x, const float *res, const float *w,
+                         int64_t r0, int64_t n, int64_t ld, int64_t grain)
+{
+    size_t bytes = (size_t)(n * ld) * sizeof(float);
+    norm_out o = { kt_alloc(bytes), kt_alloc(bytes), NULL };
+    fx_rmsnorm_args a = { .x = { x + r0 * ld, ld }, .w = w, .eps = 1e-5f, .w_offset = 0.25f, .n_rows = n,
+                          .dim = c->dim, .n_groups = c->groups };
+
+    if (c->residual)
+        a.residual = (fx_cmat){ res + r0 * ld, ld };
+    if (c->in_place) {                       /* sum over x, or y over x */
+        float *to = c->sum ? o.sum : o.y;
+
+        memcpy(to, x + r0 * ld, bytes);
+        a.x.p = to;
+    }
+    if (c->sum)
+        a.sum = (fx_mat){ o.sum, ld };
+    if (c->y)
+        a.y = (fx_mat){ o.y, ld };
+    if (c->q8) {
+        a.q8 = (fx_q8){ kt_alloc(fx_q8_bytes(n, c->dim)), c->dim };
+        o.q8 = a.q8.data;
+    }
+    kt_run(k, &a, grain);
+    return o;
+}
+
+static void norm_out_free(norm_out *o)
+{
+    free(o->sum);
+    free(o->y);
+    free(o->q8);
+}
+
+static void check_norm_values(const norm_case *c, const fx_kernel *k, const norm_out *o, const float *x,
+                              const float *res, const float *w, int64_t rows, int64_t ld)
+{
+    int bad = 0;
+
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t g = 0; g < c->groups; g++) {
+            double sum = 0, inv;
+
+            for (int64_t i = 0; i < c->dim; i++) {
+                int64_t at = r * ld + g * c->dim + i;
+                float s = c->residual ? x[at] + res[at] : x[at];
+
+                sum += (double)s * (double)s;
+                bad += c->sum && fx_f32_bits(o->sum[at]) != fx_f32_bits(s);
+            }
+            inv = 1 / sqrt(sum / (double)c->dim + (double)1e-5f);
+            for (int64_t i = 0; i < c->dim && c->y; i++) {
+                int64_t at = r * ld + g * c->dim + i;
+                double s = (double)(c->residual ? x[at] + res[at] : x[at]);
+
+                bad += !kt_near((double)o->y[at], s * inv * ((double)w[i] + 0.25), 0, 1e-6);
+            }
+        }
+    if (bad)
+        FXTEST_FAIL("%s: dim %d x %d: %d values off", k->name, (int)c->dim, (int)c->groups, bad);
+}
+
+/* The quantized row: words of row r among n, in the order of a row alone. */
+static void q8_row(const void *data, int64_t n, int64_t k, int64_t r, uint32_t *out)
+{
+    fx_q8 q8 = { (void *)(uintptr_t)data, k };
+    fx_q8_panel p = fx_q8_panel_of_row(n, r);
+    const uint32_t *w = fx_q8_panel_words(&q8, p.row0) + (r - p.row0);
+
+    for (int64_t i = 0; i < k / 32 * FX_Q8_WORDS; i++)
+        out[i] = w[i * p.width];
+}
+
+static void check_norm(const norm_case *c, const fx_kernel *k)
+{
+    int64_t rows = 64, columns = c->dim * c->groups, ld = columns + (c->q8 ? 0 : 5), words = c->dim / 32 * FX_Q8_WORDS;
+    float *x = kt_floats(rows * ld, 3), *res = kt_floats(rows * ld, 1), *w = kt_floats(c->dim, 1);
+    uint32_t *q0 = kt_alloc((size_t)words * 4), *q1 = kt_alloc((size_t)words * 4);
+    norm_out all = run_norm(c, k, x, res, w, 0, rows, ld, 5);
+
+    check_norm_values(c, k, &all, x, res, w, rows, ld);
+    for (int64_t n = 1; n <= rows; n += n < 5 ? 1 : 7) {
+        int64_t r0 = (rows - n) / 2, pick = n / 3;
+        norm_out part = run_norm(c, k, x, res, w, r0, n, ld, 1 + n / 4);
+
+        for (int64_t r = 0; r < n; r++) {
+            if (c->y)
+                CHECK_MEM(part.y + r * ld, all.y + (r0 + r) * ld, (size_t)columns * 4);
+            if (c->sum)
+                CHECK_MEM(part.sum + r * ld, all.sum + (r0 + r) * ld, (size_t)columns * 4);
+        }
+        if (c->q8) {
+            q8_row(part.q8, n, c->dim, pick, q0);
+            q8_row(all.q8, rows, c->dim, r0 + pick, q1);
+            CHECK_MEM(q0, q1, (size_t)words * 4);
+        }
+        norm_out_free(&part);
+    }
+    if (c->q8 && c->y) {                     /* what is quantized is y */
+        fx_q8 q8 = { kt_alloc(fx_q8_bytes(1, c->dim)), c->dim };
+
+        fx_q8_put_row(&q8, 1, 0, all.y + 9 * ld);
+        q8_row(all.q8, rows, c->dim, 9, q0);
+        q8_row(q8.data, 1, c->dim, 0, q1);
+        CHECK_MEM(q0, q1, (size_t)words * 4);
+        free(q8.data);
+    }
+    norm_out_free(&all);
+    free(x);
+    free(res);
+    free(w);
+    free(q0);
+    free(q1);
+}
+
+TEST(rmsnorm_against_double_and_the_contract)
+{
+    const fx_kernel *k;
+
+    for (size_t v = 0; (k = kt_variant(FX_K_RMSNORM, v)) != NULL; v++)
+        for (size_t i = 0; i < FX_COUNT(norms); i++)
+            check_norm(&norms[i], k);
+}
+
+/* ---- Rotation and the KV store ------------------------------------------------------------ */
+
+typedef struct rope_case {
+    int heads, kv_heads, head_dim, v_dim, rot_dim, page_tokens;
+    fx_rope_style style;
+    bool norms, in_place;
+    float attn_scale;
+    fx_dtype type;
+} rope_case;
+
+static const rope_case ropes[] = {
+    { 3, 1, 64, 64, 64, 32, FX_ROPE_HALF, false, true, 1, FX_F16 },
+    { 9, 3, 64, 64, 64, 64, FX_ROPE_PAIRS, true, false, 1, FX_F32 },
+    { 4, 2, 128, 96, 128, 32, FX_ROPE_HALF, true, true, 1.3f, FX_F16 },
+    { 2, 2, 80, 80, 20, 96, FX_ROPE_HALF, false, false, 1, FX_F16 },
+    { 2, 1, 30, 6, 22, 32, FX_ROPE_PAIRS, false, true, 0.7f, FX_F32 },
+    { 1, 1, 2, 2, 2, 32, FX_ROPE_HALF, true, false, 1, FX_F16 },
+    { 2, 1, 48, 40, 0, 32, FX_ROPE_HALF, true, false, 1, FX_F16 },      /* not rotated */
+    { 4, 0, 64, 64, 64, 32, FX_ROPE_HALF, false, true, 1, FX_F16 },     /* nothing stored */
+};
+
+static const int32_t rope_pos[] = { 0, 1, 30, 31, 32, 33, 34, 95, 96, 97, 4095, 131071, 1000003 };
+#define ROPE_ROWS ((int64_t)FX_COUNT(rope_pos))
+
+typedef struct rope_scene {
+    const rope_case *c;
+    fx_step step;
+    fx_step_seq seqs[ROPE_ROWS];             /* a sequence a row */
+    fx_page page[ROPE_ROWS];
+    int32_t seq[ROPE_ROWS];
+    size_t kv_bytes;
+    float *q, *k, *v, *q_norm, *k_norm, *inv_freq;
+    fx_rope_store_args args;
+} rope_scene;
+
+static void rope_scene_new(rope_scene *s, const rope_case *c)
+{
+    size_t elem = c->type == FX_F16 ? 2 : 4, tokens = (size_t)(c->kv_heads * c->page_tokens);
+    int32_t n_pages = rope_pos[ROPE_ROWS - 1] / 32 + 1;
+
+    *s = (rope_scene){ .c = c };
+    s->step.page_tokens = c->page_tokens;
+    s->step.page_bytes = tokens * (size_t)(c->head_dim + c->v_dim) * elem + 64;
+    s->kv_bytes = (size_t)ROPE_ROWS * s->step.page_bytes;
+    for (int64_t i = 0; i < ROPE_ROWS; i++) {
+        fx_page *pages = kt_alloc((size_t)n_pages * sizeof *pages);
+
+        pages[rope_pos[i] / c->page_tokens] = (fx_page)(ROPE_ROWS - 1 - i);
+        s->seqs[i] = (fx_step_seq){ (int32_t)i, 1, rope_pos[i], pages, -1 };
+        s->seq[i] = (int32_t)i;
+    }
+    s->q = kt_floats(ROPE_ROWS * c->heads * c->head_dim, 1);
+    s->k = kt_floats(ROPE_ROWS * c->kv_heads * c->head_dim, 1);
+    s->v = kt_floats(ROPE_ROWS * c->kv_heads * c->v_dim, 1);
+    s->q_norm = kt_floats(c->head_dim, 1);
+    s->k_norm = kt_floats(c->head_dim, 1);
+    s->inv_freq = kt_alloc((size_t)(c->rot_dim / 2 + 1) * 4);
+    for (int i = 0; i < c->rot_dim / 2; i++)
+        s->inv_freq[i] = (float)pow(10000, -2.0 * i / c->rot_dim);
+    s->step.n_rows = s->step.n_seqs = (int32_t)ROPE_ROWS;
+    s->step.pos = rope_pos;
+    s->step.seq = s->seq;
+    s->step.seqs = s->seqs;
+    s->args = (fx_rope_store_args){
+        .q = { s->q, c->heads * c->head_dim }, .k = { s->k, c->kv_heads * c->head_dim },
+        .v = { s->v, c->kv_heads * c->v_dim }, .q_norm = c->norms ? s->q_norm : NULL,
+        .k_norm = c->norms ? s->k_norm : NULL, .eps = 1e-6f, .style = c->style, .rot_dim = c->rot_dim,
+        .inv_freq = s->inv_freq, .attn_scale = c->attn_scale, .heads = c->heads, .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim, .v_dim = c->v_dim, .kv_dtype = c->type, .k_offset = 0,
+        .v_offset = tokens * (size_t)c->head_dim * elem, .step = &s->step,
+    };
+}
+
+static void rope_scene_free(rope_scene *s)
+{
+    for (int64_t i = 0; i < ROPE_ROWS; i++)
+        free((void *)(uintptr_t)s->seqs[i].pages);
+    free(s->q);
+    free(s->k);
+    free(s->v);
+    free(s->q_norm);
+    free(s->k_norm);
+    free(s->inv_freq);
+}
+
+static void rope_truth(const rope_scene *s, const float *x, const float *norm, int64_t pos, double *out)
+{
+    const rope_case *c = s->c;
+    double sum = 0;
+
+    for (int d = 0; d < c->head_dim; d++) {
+        out[d] = (double)x[d];
+        sum += out[d] * out[d];
+    }
+    for (int d = 0; d < c->head_dim && c->norms; d++)
+        out[d] *= (double)norm[d] / sqrt(sum / c->head_dim + (double)1e-6f);
+    for (int i = 0; i < c->rot_dim / 2; i++) {
+        int p = c->style == FX_ROPE_HALF ? i : 2 * i, q = c->style == FX_ROPE_HALF ? i + c->rot_dim / 2 : 2 * i + 1;
+        double angle = (double)pos * (double)s->inv_freq[i], a = out[p], b = out[q];
+
+        out[p] = (double)c->attn_scale * (a * cos(angle) - b * sin(angle));
+        out[q] = (double)c->attn_scale * (b * cos(angle) + a * sin(angle));
+    }
+}
+
+static double kv_value(const rope_scene *s, size_t at, int64_t i)
+{
+    uint16_t h;
+    float x;
+
+    if (s->c->type == FX_F16) {
+        memcpy(&h, s->step.kv + at + (size_t)i * 2, 2);
+        return (double)fx_f16_to_f32(h);
+    }
+    memcpy(&x, s->step.kv + at + (size_t)i * 4, 4);
+    return (double)x;
+}
+
+static int check_rope_row(const rope_scene *s, int64_t r, const float *q_out)
+{
+    const rope_case *c = s->c;
+    double *want = kt_alloc((size_t)c->head_dim * sizeof *want), tol = c->type == FX_F16 ? 3e-3 : 2e-6;
+    int64_t pos = rope_pos[r], in = pos % c->page_tokens;
+    size_t page = (size_t)(ROPE_ROWS - 1 - r) * s->step.page_bytes;
+    int bad = 0;
+
+    for (int64_t h = 0; h < c->heads; h++) {
+        rope_truth(s, s->q + (r * c->heads + h) * c->head_dim, s->q_norm, pos, want);
+        for (int d = 0; d < c->head_dim; d++)
+            bad += !kt_near((double)q_out[(r * c->heads + h) * c->head_dim + d], want[d], 2e-6, 1e-6);
+    }
+    for (int64_t h = 0; h < c->kv_heads; h++) {
+        rope_truth(s, s->k + (r * c->kv_heads + h) * c->head_dim, s->k_norm, pos, want);
+        for (int64_t d = 0; d < c->head_dim; d++)
+            bad += !kt_near(kv_value(s, page + s->args.k_offset,
+                                     ((h * (c->page_tokens / 32) + in / 32) * c->head_dim + d) * 32 + in % 32),
+                            want[d], tol, 1e-6);
+        for (int64_t d = 0; d < c->v_dim; d++) {
+            float v = s->v[(r * c->kv_heads + h) * c->v_dim + d];
+            double stored = (double)(c->type == FX_F16 ? fx_f16_to_f32(fx_f32_to_f16(v)) : v);
+
+            bad += kv_value(s, page + s->args.v_offset, (h * c->page_tokens + in) * c->v_dim + d) != stored;
+        }
+    }
+    free(want);
+    return bad;
+}
+
+/* Every byte of the pool that isn't the row's own is as it was (0xff). */
+static int64_t bytes_written(const rope_scene *s)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < s->kv_bytes; i++)
+        n += s->step.kv[i] != 0xff;
+    return n;
+}
+
+static void check_rope(const rope_case *c, const fx_kernel *k)
+{
+    rope_scene s;
+    size_t q_bytes = (size_t)(ROPE_ROWS * c->heads * c->head_dim) * 4;
+    int64_t most = ROPE_ROWS * c->kv_heads * (c->head_dim + c->v_dim) * (c->type == FX_F16 ? 2 : 4);
+    float *q1 = kt_alloc(q_bytes), *q2 = kt_alloc(q_bytes);
+    uint8_t *kv1;
+
+    rope_scene_new(&s, c);
+    s.step.kv = kv1 = kt_alloc(s.kv_bytes);
+    s.args.q_out = (fx_mat){ q1, s.args.q.ld };
+    kt_run(k, &s.args, 4);
+    for (int64_t r = 0; r < ROPE_ROWS; r++)
+        CHECK_EQ_I64(check_rope_row(&s, r, q1), 0);
+    CHECK(bytes_written(&s) <= most);
+    s.step.kv = kt_alloc(s.kv_bytes);
+    s.args.q_out = (fx_mat){ q2, s.args.q.ld };
+    if (c->in_place) {
+        memcpy(q2, s.q, q_bytes);
+        s.args.q.p = q2;
+    }
+    kt_run(k, &s.args, 1);
+    CHECK_MEM(q1, q2, q_bytes);
+    CHECK_MEM(kv1, s.step.kv, s.kv_bytes);
+    free(kv1);
+    free(s.step.kv);
+    free(q1);
+    free(q2);
+    rope_scene_free(&s);
+}
+
+TEST(rope_store_against_double)
+{
+    const fx_kernel *k;
+
+    for (size_t v = 0; (k = kt_variant(FX_K_ROPE_STORE, v)) != NULL; v++)
+        for (size_t i = 0; i < FX_COUNT(ropes); i++)
+            check_rope(&ropes[i], k);
+}
+
+/* ---- Embed, gather ------------------------------------------------------------------------ */
+
+TEST(embed_every_type)
+{
+    const fx_kernel *k;
+
+    for (size_t v = 0; (k = kt_variant(FX_K_EMBED, v)) != NULL; v++)
+        for (int t = 0; t < FX_DTYPE_COUNT; t++) {
+            fx_dtype type = (fx_dtype)t;
+            int64_t dim = type == FX_F16 || type == FX_BF16 || type == FX_F32 ? 37 : 512;
+            size_t row = fx_dtype_row_bytes(type, dim);
+            int32_t tokens[5] = { 3, 0, 6, 3, 5 };
+            float y[5 * 512], want[512];
+
+            if (!fx_dequantize_supports(type))
+                continue;
+            uint8_t *table = kt_alloc(7 * row);
+            for (size_t i = 0; i < 7 * row; i++)
+                table[i] = (uint8_t)kt_random();
+            for (int s = 0; s < 2; s++) {
+                float scale = s ? 2.5f : 1.0f;
+                fx_embed_args a = { .table = table, .dtype = type, .row_bytes = row, .n_vocab = 7, .dim = dim,
+                                    .n_rows = 5, .token = tokens, .scale = scale, .y = { y, dim } };
+
+                kt_run(k, &a, 2);
+                for (int r = 0; r < 5; r++) {
+                    fx_dequantize_row(type, table + (size_t)tokens[r] * row, want, dim);
+                    for (int64_t i = 0; i < dim; i++)
+                        CHECK_NEAR(y[r * dim + i], s ? want[i] * scale : want[i], 0);
+                }
+            }
+            free(table);
+        }
+}
+
+TEST(gather_takes_rows)
+{
+    const fx_kernel *k;
+    int32_t rows[4] = { 2, 3, 5, 9 };
+    float *x = kt_floats(10 * 33, 1), y[4 * 30];
+
+    for (size_t v = 0; (k = kt_variant(FX_K_GATHER, v)) != NULL; v++) {
+        fx_gather_args a = { .x = { x, 33 }, .y = { y, 30 }, .rows = rows, .n_rows = 4, .dim = 30 };
+
+        kt_run(k, &a, 3);
+        for (int i = 0; i < 4; i++)
+            CHECK_MEM(y + i * 30, x + rows[i] * 33, 30 * 4);
+    }
+    free(x);
+}
+
+/* ---- Pages, and the table -------------------------------------------------------------------- */
+
+TEST(state_layout)
+{
+    fx_state_layer l[6] = {
+        { .kind = FX_STATE_FULL, .kv_heads = 3, .k_dim = 64, .v_dim = 32 },
+        { .kind = FX_STATE_NONE },
+        { .kind = FX_STATE_SHARED, .source = 4 },
+        { .kind = FX_STATE_WINDOW, .kv_heads = 1, .k_dim = 6, .v_dim = 2, .window = 128 },
+        { .kind = FX_STATE_FULL, .kv_heads = 1, .k_dim = 2, .v_dim = 2 },
+        { .kind = FX_STATE_LATENT, .kv_heads = 1, .k_dim = 10, .v_dim = 8 },
+    };
+    fx_state_table t = { .n_layers = 6, .layers = l, .kv_dtype = FX_F16, .page_tokens = 32 };
+    static const size_t k[6] = { 0, 0, 18944, 18432, 18944, 19200 }, v[6] = { 12288, 0, 19072, 18816, 19072, 19200 };
+
+    fx_state_layout(&t);
+    for (int i = 0; i < 6; i++) {
+        CHECK_EQ_U64(l[i].k_offset, k[i]);
+        CHECK_EQ_U64(l[i].v_offset, v[i]);
+    }
+    CHECK_EQ_U64(t.page_bytes, 19840);
+}
+
+TEST(table_has_a_reference_for_every_op)
+{
+    for (int op = 0; op < FX_K_OPS; op++)
+        for (int level = 0; level < FX_CPU_LEVELS; level++) {
+            fx_cpu cpu = { .level = (fx_cpu_level)level };
+            const fx_kernel *k = fx_kernel_find((fx_kernel_op)op, &cpu);
+
+            CHECK(k && (int)k->op == op && k->level <= cpu.level);
+            CHECK(level != FX_CPU_NEON || k->level == FX_CPU_SCALAR || k->level == FX_CPU_NEON);
+        }
+}
+
+FXTEST_MAIN()

@@ -1,0 +1,326 @@
+/* test_rowops_attend.c - every variant of attention against sums in double over keys and
+ * values that the test laid into pages itself, and the reduction contract: a row's bytes
+ * are those of the row computed alone, whatever the chunk, the batch, the cut into tasks,
+ * the order of pages, and whatever lies at positions that the row doesn't see. */
+#include "kerneltest.h"
+
+typedef struct shape {
+    int heads, kv_heads, head_dim, v_dim, page_tokens, window;
+    float softcap;
+    fx_dtype type;
+} shape;
+
+static const shape shapes[] = {
+    { 1, 1, 16, 16, 32, 0, 0, FX_F16 },      { 3, 1, 64, 64, 32, 0, 0, FX_F16 },
+    { 4, 2, 64, 64, 64, 0, 0, FX_F32 },      { 9, 3, 64, 64, 32, 0, 0, FX_F16 },
+    { 6, 2, 128, 128, 32, 0, 0, FX_F16 },    { 8, 8, 32, 48, 96, 0, 0, FX_F16 },
+    { 7, 1, 80, 80, 32, 0, 0, FX_F16 },      { 16, 1, 24, 40, 32, 0, 0, FX_F32 },
+    { 40, 1, 16, 16, 32, 0, 0, FX_F16 },     { 100, 1, 8, 12, 64, 0, 0, FX_F16 },
+    { 2, 1, 2, 2, 32, 0, 0, FX_F16 },        { 3, 3, 6, 30, 32, 0, 0, FX_F32 },
+    { 2, 2, 72, 8, 256, 0, 0, FX_F16 },      { 5, 1, 256, 200, 32, 0, 0, FX_F16 },
+    { 3, 1, 64, 64, 32, 1, 0, FX_F16 },      { 3, 1, 64, 64, 32, 5, 0, FX_F32 },
+    { 4, 4, 64, 64, 32, 33, 0, FX_F16 },     { 6, 2, 64, 64, 64, 512, 0, FX_F16 },
+    { 8, 4, 48, 64, 32, 700, 0, FX_F16 },    { 4, 2, 64, 64, 32, 0, 30, FX_F16 },
+    { 4, 1, 48, 48, 32, 100, 5, FX_F32 },
+};
+
+/* Sequences of one scenario: how many positions before the step, how many rows in it. */
+static const int seq_pos0[] = { 0, 31, 1000, 3, 511, 64, 517, 0, 1535 };
+static const int seq_rows[] = { 70, 1, 1, 29, 2, 64, 130, 1, 3 };
+#define N_SEQS ((int)FX_COUNT(seq_pos0))
+
+typedef struct scene {
+    shape sh;
+    fx_step step;
+    fx_step_seq seqs[N_SEQS];
+    int32_t *pos, *seq;
+    size_t k_offset, v_offset, kv_bytes;
+    float *k[N_SEQS], *v[N_SEQS];            /* [position][kv_head][dim], as stored */
+    float *q;
+    fx_attend_args args;
+} scene;
+
+static float stored(fx_dtype type, float x) { return type == FX_F16 ? fx_f16_to_f32(fx_f32_to_f16(x)) : x; }
+
+static void put(scene *s, size_t at, int64_t i, float x)
+{
+    uint16_t h = fx_f32_to_f16(x);
+
+    if (s->sh.type == FX_F16)
+        memcpy(s->step.kv + at + (size_t)i * 2, &h, 2);
+    else
+        memcpy(s->step.kv + at + (size_t)i * 4, &x, 4);
+}
+
+/* Positions [p0, p1) of a sequence into its pages, by the layout that rows.h describes; or NaNs. */
+static void store_seq(scene *s, int i, int64_t p0, int64_t p1, bool hide)
+{
+    const shape *sh = &s->sh;
+
+    for (int64_t p = p0; p < p1; p++) {
+        size_t page = (size_t)s->seqs[i].pages[p / sh->page_tokens] * s->step.page_bytes;
+        int64_t in = p % sh->page_tokens;
+
+        for (int64_t h = 0; h < sh->kv_heads; h++) {
+            for (int64_t d = 0; d < sh->head_dim; d++)
+                put(s, page + s->k_offset,
+                    ((h * (sh->page_tokens / 32) + in / 32) * sh->head_dim + d) * 32 + in % 32,
+                    hide ? NAN : s->k[i][(p * sh->kv_heads + h) * sh->head_dim + d]);
+            for (int64_t d = 0; d < sh->v_dim; d++)
+                put(s, page + s->v_offset, (h * sh->page_tokens + in) * sh->v_dim + d,
+                    hide ? NAN : s->v[i][(p * sh->kv_heads + h) * sh->v_dim + d]);
+        }
+    }
+}
+
+static void make_pages(scene *s)
+{
+    const shape *sh = &s->sh;
+    size_t elem = sh->type == FX_F16 ? 2 : 4, tokens = (size_t)(sh->kv_heads * sh->page_tokens);
+    int32_t n_pages = 0, next = 0;
+
+    s->k_offset = 64;                        /* as if other layers lay around it */
+    s->v_offset = FX_ROUND_UP(s->k_offset + tokens * (size_t)sh->head_dim * elem, (size_t)64);
+    s->step.page_bytes = FX_ROUND_UP(s->v_offset + tokens * (size_t)sh->v_dim * elem, (size_t)64) + 64;
+    s->step.page_tokens = sh->page_tokens;
+    for (int i = 0; i < N_SEQS; i++)
+        n_pages += FX_DIV_UP(seq_pos0[i] + seq_rows[i], sh->page_tokens);
+    s->kv_bytes = (size_t)n_pages * s->step.page_bytes;
+    s->step.kv = kt_alloc(s->kv_bytes);      /* all NaN */
+    for (int i = 0; i < N_SEQS; i++) {
+        int32_t n = FX_DIV_UP(seq_pos0[i] + seq_rows[i], sh->page_tokens);
+        fx_page *pages = kt_alloc((size_t)n * sizeof *pages);
+
+        for (int32_t p = 0; p < n; p++, next++)              /* odd order: far apart, downwards */
+            pages[p] = (fx_page)(next % 2 ? next / 2 : n_pages - 1 - next / 2);
+        s->seqs[i].pages = pages;
+    }
+}
+
+static void scene_new(scene *s, const shape *sh)
+{
+    int32_t n = 0;
+
+    *s = (scene){ .sh = *sh };
+    make_pages(s);
+    for (int i = 0; i < N_SEQS; i++)
+        n += seq_rows[i];
+    s->pos = kt_alloc((size_t)n * 4);
+    s->seq = kt_alloc((size_t)n * 4);
+    n = 0;
+    for (int i = 0; i < N_SEQS; i++) {
+        int64_t tokens = seq_pos0[i] + seq_rows[i];
+
+        s->k[i] = kt_floats(tokens * sh->kv_heads * sh->head_dim, 1);
+        s->v[i] = kt_floats(tokens * sh->kv_heads * sh->v_dim, 1);
+        for (int64_t j = 0; j < tokens * sh->kv_heads * sh->head_dim; j++)
+            s->k[i][j] = stored(sh->type, s->k[i][j]);
+        for (int64_t j = 0; j < tokens * sh->kv_heads * sh->v_dim; j++)
+            s->v[i][j] = stored(sh->type, s->v[i][j]);
+        s->seqs[i].row0 = n;
+        s->seqs[i].n_rows = seq_rows[i];
+        s->seqs[i].pos0 = seq_pos0[i];
+        s->seqs[i].adapter = -1;
+        for (int r = 0; r < seq_rows[i]; r++, n++) {
+            s->pos[n] = seq_pos0[i] + r;
+            s->seq[n] = i;
+        }
+        store_seq(s, i, 0, tokens, false);
+    }
+    s->step.n_rows = n;
+    s->step.n_seqs = N_SEQS;
+    s->step.pos = s->pos;
+    s->step.seq = s->seq;
+    s->step.seqs = s->seqs;
+    s->q = kt_floats((int64_t)n * (sh->heads * sh->head_dim + 3), 1);
+    s->args = (fx_attend_args){ .q = { s->q, sh->heads * sh->head_dim + 3 }, .heads = sh->heads,
+                                .kv_heads = sh->kv_heads, .head_dim = sh->head_dim, .v_dim = sh->v_dim,
+                                .scale = 1.0f / sqrtf((float)sh->head_dim), .window = sh->window,
+                                .softcap = sh->softcap, .kv_dtype = sh->type, .k_offset = s->k_offset,
+                                .v_offset = s->v_offset, .step = &s->step };
+}
+
+static void scene_free(scene *s)
+{
+    for (int i = 0; i < N_SEQS; i++) {
+        free((void *)(uintptr_t)s->seqs[i].pages);
+        free(s->k[i]);
+        free(s->v[i]);
+    }
+    free(s->step.kv);
+    free(s->pos);
+    free(s->seq);
+    free(s->q);
+}
+
+/* out[r][head] by the textbook. */
+static void truth(const scene *s, int r, int head, double *out)
+{
+    const shape *sh = &s->sh;
+    int i = s->seq[r], kv = head / (sh->heads / sh->kv_heads), end = s->pos[r] + 1;
+    int begin = sh->window && end > sh->window ? end - sh->window : 0;
+    double max = -INFINITY, sum = 0, *score = kt_alloc((size_t)end * sizeof *score);
+
+    for (int j = begin; j < end; j++) {
+        double dot = 0;
+
+        for (int d = 0; d < sh->head_dim; d++)
+            dot += (double)s->q[r * s->args.q.ld + head * sh->head_dim + d] *
+                   (double)s->k[i][((int64_t)j * sh->kv_heads + kv) * sh->head_dim + d];
+        dot *= (double)s->args.scale;
+        score[j] = sh->softcap > 0 ? (double)sh->softcap * tanh(dot / (double)sh->softcap) : dot;
+        max = fmax(max, score[j]);
+    }
+    for (int d = 0; d < sh->v_dim; d++)
+        out[d] = 0;
+    for (int j = begin; j < end; j++) {
+        double e = exp(score[j] - max);
+
+        sum += e;
+        for (int d = 0; d < sh->v_dim; d++)
+            out[d] += e * (double)s->v[i][((int64_t)j * sh->kv_heads + kv) * sh->v_dim + d];
+    }
+    for (int d = 0; d < sh->v_dim; d++)
+        out[d] /= sum;
+    free(score);
+}
+
+/* The whole scene by kernel k, tasks cut by 'grain'; rows of the result are 'ld' apart. */
+static float *run_scene(const scene *s, const fx_kernel *k, int64_t grain, int64_t ld)
+{
+    fx_attend_args a = s->args;
+
+    a.out = (fx_mat){ kt_alloc((size_t)(s->step.n_rows * ld) * sizeof(float)), ld };
+    kt_run(k, &a, grain);
+    return a.out.p;
+}
+
+static void check_truth(const scene *s, const fx_kernel *k, const float *y, int64_t ld)
+{
+    double *want = kt_alloc((size_t)s->sh.v_dim * sizeof *want), worst = 0;
+
+    for (int r = 0; r < s->step.n_rows; r += 1 + r % 11)
+        for (int h = 0; h < s->sh.heads; h++) {
+            truth(s, r, h, want);
+            for (int d = 0; d < s->sh.v_dim; d++) {
+                double e = fabs((double)y[r * ld + h * s->sh.v_dim + d] - want[d]);
+
+                worst = e <= worst ? worst : e;              /* NaN sticks */
+            }
+        }
+    if (!(worst < 1e-5))
+        FXTEST_FAIL("%s: heads %d/%d dim %d/%d window %d: error %g", k->name, s->sh.heads, s->sh.kv_heads,
+                    s->sh.head_dim, s->sh.v_dim, s->sh.window, worst);
+    free(want);
+}
+
+/* Rows [r0, r0 + n) of sequence i as a step of its own; what none of them sees is NaN. */
+static void run_chunk(const scene *s, const fx_kernel *k, int i, int r0, int n, float *y)
+{
+    scene c = *s;
+    fx_step_seq one = s->seqs[i];
+    int32_t zeros[256] = { 0 };
+
+    store_seq(&c, i, one.pos0 + r0 + n, one.pos0 + one.n_rows, true);
+    one.row0 = 0;
+    one.n_rows = n;
+    one.pos0 += r0;
+    c.step.n_rows = n;
+    c.step.n_seqs = 1;
+    c.step.seqs = &one;
+    c.step.pos = s->pos + s->seqs[i].row0 + r0;
+    c.step.seq = zeros;
+    c.args.step = &c.step;
+    c.args.q.p += (s->seqs[i].row0 + r0) * c.args.q.ld;
+    c.args.out = (fx_mat){ y, s->sh.heads * s->sh.v_dim };
+    kt_run(k, &c.args, 3);
+    store_seq(&c, i, seq_pos0[i] + r0 + n, seq_pos0[i] + seq_rows[i], false);
+}
+
+static void check_chunks(const scene *s, const fx_kernel *k, const float *y, int64_t ld)
+{
+    static const int sizes[] = { 1, 7, 64, 12, 33 };
+    int64_t columns = s->sh.heads * s->sh.v_dim;
+    float *part = kt_alloc((size_t)(64 * columns) * sizeof(float));
+    int n_sizes = k->level == FX_CPU_SCALAR ? 1 : (int)FX_COUNT(sizes);
+
+    for (int i = 0; i < N_SEQS; i++)
+        for (int c = 0; c < n_sizes; c++)
+            for (int r = 0; r < seq_rows[i]; r += sizes[c] == 1 ? 1 + seq_rows[i] / 4 : sizes[c]) {
+                int n = FX_MIN(sizes[c], seq_rows[i] - r), bad = 0;
+
+                run_chunk(s, k, i, r, n, part);
+                for (int j = 0; j < n; j++)
+                    bad += memcmp(part + j * columns, y + (s->seqs[i].row0 + r + j) * ld,
+                                  (size_t)columns * sizeof(float)) != 0;
+                if (bad)
+                    FXTEST_FAIL("%s: heads %d/%d dim %d/%d window %d: rows %d..%d of sequence %d differ", k->name,
+                                s->sh.heads, s->sh.kv_heads, s->sh.head_dim, s->sh.v_dim, s->sh.window, r, r + n, i);
+            }
+    free(part);
+}
+
+TEST(against_double_and_the_contract)
+{
+    for (size_t i = 0; i < FX_COUNT(shapes); i++) {
+        const fx_kernel *k;
+        scene s;
+
+        scene_new(&s, &shapes[i]);
+        for (size_t v = 0; (k = kt_variant(FX_K_ATTEND, v)) != NULL; v++) {
+            int64_t ld = s.sh.heads * s.sh.v_dim, wide = ld + 5;
+            float *y = run_scene(&s, k, 1, ld), *z;
+
+            check_truth(&s, k, y, ld);
+            for (int64_t grain = 2; grain < 1000 && k->level != FX_CPU_SCALAR; grain = grain * 3 + 1) {
+                z = run_scene(&s, k, grain, wide);
+                for (int64_t r = 0; r < s.step.n_rows; r++)
+                    CHECK_MEM(y + r * ld, z + r * wide, (size_t)ld * sizeof(float));
+                CHECK(isnan(z[ld]) && isnan(z[wide * s.step.n_rows - 1]));       /* nothing beyond */
+                free(z);
+            }
+            check_chunks(&s, k, y, ld);
+            free(y);
+        }
+        scene_free(&s);
+    }
+}
+
+/* A NaN or infinity in one query or value stays in the rows that see it. */
+TEST(bad_values_stay_where_they_are)
+{
+    static const float bad[] = { NAN, INFINITY, -INFINITY, 3e38f };
+    shape sh = { 6, 2, 64, 64, 32, 0, 0, FX_F32 };
+    const fx_kernel *k;
+
+    for (size_t b = 0; b < FX_COUNT(bad); b++)
+        for (size_t v = 0; (k = kt_variant(FX_K_ATTEND, v)) != NULL; v++) {
+            scene s;
+            float *y, *z;
+            int64_t columns = sh.heads * sh.v_dim;
+
+            if (k->level == FX_CPU_SCALAR && b > 0)
+                continue;                                    /* slow */
+            scene_new(&s, &sh);
+            y = run_scene(&s, k, 1, columns);
+            s.q[20 * s.args.q.ld + 5] = bad[b];              /* row 20, head 0 */
+            s.k[0][(40 * sh.kv_heads + 1) * sh.head_dim + 3] = bad[b];      /* position 40, kv head 1 */
+            s.v[0][(50 * sh.kv_heads + 0) * sh.v_dim + 9] = bad[b];
+            store_seq(&s, 0, 40, 51, false);
+            z = run_scene(&s, k, 1, columns);
+            for (int64_t r = 0; r < s.step.n_rows; r++)
+                for (int64_t h = 0; h < sh.heads; h++) {
+                    bool hit = s.seq[r] == 0 && ((r == 20 && h == 0) || (h >= 3 && s.pos[r] >= 40) ||
+                                                 (h < 3 && s.pos[r] >= 50));
+
+                    if (!hit)
+                        CHECK_MEM(y + r * columns + h * sh.v_dim, z + r * columns + h * sh.v_dim,
+                                  (size_t)sh.v_dim * sizeof(float));
+                }
+            free(y);
+            free(z);
+            scene_free(&s);
+        }
+}
+
+FXTEST_MAIN()
