@@ -176,6 +176,43 @@ def check_no_mutable_globals(args):
     return sorted(set(faults))
 
 
+def check_install(args):
+    """make install's result: the readme's program compiles against it with pkg-config, linked
+    to either library, and says what is wrong with a model that isn't there."""
+    build = library(args).parent
+    if not (ROOT / "src/api").exists():
+        raise Skip("src/api does not exist yet")
+    program = re.search(r"```c\n(.*?)```", (ROOT / "README.md").read_text(), re.S).group(1)
+    faults = []
+    with tempfile.TemporaryDirectory() as d:
+        rc, out = run(tool("cmake"), "--install", build, "--prefix", f"{d}/usr")
+        if rc:
+            return [f"cmake --install: {out.strip()[-500:]}"]
+        libs = {p.parent for p in Path(d).rglob("libfornax.so")}
+        found = {p.name for p in Path(d).rglob("*")}
+        faults += [f"not installed: {n}" for n in ("fornax.h", "libfornax.so.0", "libfornax.a", "fornax.pc")
+                   if n not in found]
+        if faults:
+            return faults
+        lib = libs.pop()
+        Path(d, "chat.c").write_text(program)
+        env = f"PKG_CONFIG_PATH={lib}/pkgconfig"
+        # fornax.pc names the configured prefix; --define-prefix takes the folder it lies in.
+        flags = f"$({env} pkg-config --define-prefix --cflags"
+        links = {"shared": f"{flags} --libs fornax) -Wl,-rpath,{lib}",
+                 "static": f"{flags} fornax) {lib}/libfornax.a $({env} pkg-config --define-prefix --static --libs "
+                           f"fornax | sed 's/-lfornax//')"}
+        for kind, link in links.items():
+            rc, out = run("sh", "-c", f"{args.cc} -std=c99 -Wall -Wextra {d}/chat.c {link} -o {d}/chat-{kind}")
+            if rc:
+                faults.append(f"the readme's program, {kind}: {out.strip()[-800:]}")
+                continue
+            rc, out = run(f"{d}/chat-{kind}", f"{d}/none.gguf")
+            if rc != 1 or "none.gguf" not in out:
+                faults.append(f"the readme's program, {kind}: exit status {rc}, said: {out.strip()[:300]}")
+    return faults
+
+
 # ---- text of the sources ----------------------------------------------------------------
 
 # function names -> folders that may call them, and what to use instead
