@@ -197,11 +197,11 @@ def check_install(args):
         lib = libs.pop()
         Path(d, "chat.c").write_text(program)
         env = f"PKG_CONFIG_PATH={lib}/pkgconfig"
-        # fornax.pc names the configured prefix; --define-prefix takes the folder it lies in.
-        flags = f"$({env} pkg-config --define-prefix --cflags"
+        config = f"{env} pkg-config --define-variable=prefix={d}/usr"
+        flags = f"$({config} --cflags"
         links = {"shared": f"{flags} --libs fornax) -Wl,-rpath,{lib}",
-                 "static": f"{flags} fornax) {lib}/libfornax.a $({env} pkg-config --define-prefix --static --libs "
-                           f"fornax | sed 's/-lfornax//')"}
+                 "static": f"{flags} fornax) {lib}/libfornax.a $({config} --static --libs fornax | "
+                           "sed 's/-lfornax//')"}
         for kind, link in links.items():
             rc, out = run("sh", "-c", f"{args.cc} -std=c99 -Wall -Wextra {d}/chat.c {link} -o {d}/chat-{kind}")
             if rc:
