@@ -1,0 +1,42 @@
+/* graph_dim.h - the size of an axis: a number, a name, or an expression of both.
+ *
+ * Names stand for sizes known only when a step runs ("rows").  Expressions of + - *
+ * and // (floor division) are kept in one canonical form, a sum of products sorted by
+ * degree and name, so that equal expressions compare equal: x+1+1 == x+2.
+ *
+ *     fx_dim x, y;
+ *     fx_dim_symbol(arena, FX_STR("x"), &x) && fx_dim_add(arena, x, fx_dim_of(1), &y)
+ *
+ * The makers return false when memory ran out or a coefficient leaves 64 bits. */
+#ifndef FX_GRAPH_DIM_H
+#define FX_GRAPH_DIM_H
+
+#include "base/str.h"
+
+typedef struct fx_poly fx_poly;
+typedef struct fx_dim {
+    int64_t n;                   /* the size, if sym is NULL */
+    const fx_poly *sym;
+} fx_dim;
+
+static inline fx_dim fx_dim_of(int64_t n) { return (fx_dim){ n, NULL }; }
+static inline bool fx_dim_is_static(fx_dim d) { return !d.sym; }
+bool fx_dim_symbol(fx_arena *a, fx_str name, fx_dim *out);
+/* The name if d is nothing but a name. */
+bool fx_dim_is_symbol(fx_dim d, fx_str *name);
+
+bool fx_dim_add(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
+bool fx_dim_sub(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
+bool fx_dim_mul(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
+/* Floor division.  Terms that y divides come out of it: (4*x+6)//4 == x+1.  y may not be 0. */
+bool fx_dim_div(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
+
+bool fx_dim_eq(fx_dim x, fx_dim y);
+/* Order of canonical forms, for sorting. */
+int fx_dim_cmp(fx_dim x, fx_dim y);
+/* The value, given what each name stands for; false if a name is unknown or a number leaves 64 bits. */
+typedef bool (*fx_dim_lookup)(void *user, fx_str name, int64_t *value);
+bool fx_dim_eval(fx_dim d, fx_dim_lookup lookup, void *user, int64_t *out);
+void fx_dim_print(fx_dim d, fx_buf *out);
+
+#endif

@@ -1,0 +1,505 @@
+/* shape.c - the shape rules of ops.def: what an op's results are, and whether its
+ * operands and attributes make sense together.
+ *
+ * A rule sets the types of op->out and returns true, or records the fault and returns
+ * false; graph.c adds the place and the operands' types.  The same rules run again
+ * in fx_module_check, so they may read nothing but the op. */
+#include "graph/graph.h"
+
+#include <math.h>
+
+static bool bad(fx_module *m, const fx_op *op, const char *what)
+{
+    fx_module_fail(m, FORNAX_EFORMAT, "%s: %s", fx_opcode_name(op->code), what);
+    return false;
+}
+
+static const fx_type *in_type(const fx_op *op, int i)
+{
+    fx_value *v = fx_op_in(op, i);
+
+    return v ? &v->type : NULL;
+}
+
+static bool is(const fx_type *t, fx_dtype dtype, int rank)
+{
+    return t->dtype == dtype && t->rank == rank;
+}
+
+static bool is_rows(const fx_type *t, fx_dtype dtype)
+{
+    return is(t, dtype, 2);
+}
+
+static bool same_dim(fx_dim a, fx_dim b)
+{
+    return fx_dim_eq(a, b);
+}
+
+static bool is_vec(const fx_type *t, fx_dim n)
+{
+    return t->rank == 1 && same_dim(t->dim[0], n);
+}
+
+static bool is_chain(const fx_type *t)
+{
+    return t->dtype == FX_CHAIN;
+}
+
+static bool set_out(fx_op *op, int i, fx_type t)
+{
+    op->out[i].type = t;
+    return true;
+}
+
+/* Whether w may be the weights of an op: floats, or quantized blocks. */
+static bool is_weight_dtype(fx_dtype t)
+{
+    return t < FX_DTYPE_COUNT && (fx_dtype_is_float(t) || fx_dtype_is_quant(t));
+}
+
+static bool in_range(double x, double lo, double hi)
+{
+    return x >= lo && x <= hi;           /* false for NaN */
+}
+
+/* ---- Sources and ends -------------------------------------------------------------------- */
+
+static bool rule_typed(fx_module *m, fx_op *op)
+{
+    const fx_type *t = fx_op_attr(op, FX_A_TYPE)->u.type;
+
+    if (op->code == FX_OP_WEIGHT) {
+        if (!is_weight_dtype(t->dtype))
+            return bad(m, op, "expected a float or quantized type");
+        for (int i = 0; i < t->rank; i++) {
+            if (!fx_dim_is_static(t->dim[i]))
+                return bad(m, op, "its sizes must be numbers");
+        }
+        if (fx_dtype_is_quant(t->dtype) &&
+            (t->rank == 0 || t->dim[t->rank - 1].n % fx_dtype_rows[t->dtype].block_elems))
+            return bad(m, op, "its last axis must be whole blocks");
+    }
+    return set_out(op, 0, *t);
+}
+
+static bool rule_constant(fx_module *m, fx_op *op)
+{
+    const fx_type *t = fx_op_attr(op, FX_A_TYPE)->u.type;
+    int64_t n = 1;
+
+    if (t->dtype != FX_F32)
+        return bad(m, op, "only f32 constants are known");
+    for (int i = 0; i < t->rank; i++) {
+        if (!fx_dim_is_static(t->dim[i]) || (t->dim[i].n && n > INT64_MAX / t->dim[i].n))
+            return bad(m, op, "its sizes must be numbers");
+        n *= t->dim[i].n;
+    }
+    if (n != fx_op_attr(op, FX_A_VALUES)->u.v.n)
+        return bad(m, op, "not as many values as its shape has");
+    return set_out(op, 0, *t);
+}
+
+static bool rule_chain(fx_module *m, fx_op *op)
+{
+    (void)m;
+    return set_out(op, 0, fx_type0(FX_CHAIN));
+}
+
+static bool rule_output(fx_module *m, fx_op *op)
+{
+    (void)m, (void)op;
+    return true;
+}
+
+static bool rule_yield(fx_module *m, fx_op *op)
+{
+    (void)m, (void)op;
+    return true;
+}
+
+static bool rule_cond(fx_module *m, fx_op *op)
+{
+    const fx_op *a, *b;
+
+    if (!is(in_type(op, 0), FX_BOOL, 0) || (in_type(op, 1) && !is_chain(in_type(op, 1))))
+        return bad(m, op, "expected a bool scalar and a chain");
+    if (op->n_regions != 2)
+        return bad(m, op, "expected two regions");
+    a = op->regions[0]->first->last;
+    b = op->regions[1]->first->last;
+    if (!a || !b || a->code != FX_OP_YIELD || b->code != FX_OP_YIELD || a->n_in != b->n_in)
+        return bad(m, op, "both regions must end in a yield of as many values");
+    for (int i = 0; i < op->n_out; i++) {
+        if (!fx_type_eq(in_type(a, i), in_type(b, i)))
+            return bad(m, op, "its regions yield different types");
+        set_out(op, i, *in_type(a, i));
+    }
+    return true;
+}
+
+/* ---- Element by element ---------------------------------------------------------------------- */
+
+/* NumPy's: axes aligned at the end; a pair is equal, 1 or absent. */
+static bool rule_broadcast(fx_module *m, fx_op *op)
+{
+    const fx_type *a = in_type(op, 0), *b = in_type(op, 1);
+    fx_type y = a->rank >= b->rank ? *a : *b;
+
+    if (a->dtype != b->dtype || a->dtype == FX_CHAIN || a->dtype == FX_Q8_ACT)
+        return bad(m, op, "operands must have the same number type");
+    for (int i = 1; i <= y.rank; i++) {
+        fx_dim da = i <= a->rank ? a->dim[a->rank - i] : fx_dim_of(1);
+        fx_dim db = i <= b->rank ? b->dim[b->rank - i] : fx_dim_of(1);
+        bool one_a = fx_dim_eq(da, fx_dim_of(1)), one_b = fx_dim_eq(db, fx_dim_of(1));
+
+        if (!fx_dim_eq(da, db) && !one_a && !one_b)
+            return bad(m, op, "shapes don't broadcast");
+        y.dim[y.rank - i] = one_a ? db : da;
+    }
+    return set_out(op, 0, y);
+}
+
+static bool rule_same(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0);
+
+    if (x->dtype >= FX_DTYPE_COUNT || !fx_dtype_is_float(x->dtype))
+        return bad(m, op, "expected floats");
+    return set_out(op, 0, *x);
+}
+
+static bool rule_pair(fx_module *m, fx_op *op)
+{
+    if (!fx_type_eq(in_type(op, 0), in_type(op, 1)) || in_type(op, 0)->dtype != FX_F32)
+        return bad(m, op, "expected two of the same shape in f32");
+    return set_out(op, 0, *in_type(op, 0));
+}
+
+static bool rule_cast(fx_module *m, fx_op *op)
+{
+    fx_type y = *in_type(op, 0);
+
+    if (!is_weight_dtype(y.dtype))
+        return bad(m, op, "expected floats or quantized blocks");
+    y.dtype = (fx_dtype)fx_op_i(op, FX_A_DTYPE);
+    if (y.dtype >= FX_DTYPE_COUNT || !fx_dtype_is_float(y.dtype))
+        return bad(m, op, "can only go to a float type");
+    return set_out(op, 0, y);
+}
+
+/* ---- By row --------------------------------------------------------------------------------------- */
+
+static bool rule_embed(fx_module *m, fx_op *op)
+{
+    const fx_type *tokens = in_type(op, 0), *table = in_type(op, 1);
+
+    if (!is(tokens, FX_I32, 1) || table->rank != 2 || !is_weight_dtype(table->dtype))
+        return bad(m, op, "expected tokens i32[n] and a table of two axes");
+    return set_out(op, 0, fx_type2(FX_F32, tokens->dim[0], table->dim[1]));
+}
+
+/* Weights of a norm over the last axis of x: one number a column, or a column of each group. */
+static bool norm_fits(fx_module *m, const fx_op *op, const fx_type *x, const fx_type *w, bool groups)
+{
+    fx_dim cols = fx_type_last(x);
+
+    if (x->dtype != FX_F32 || x->rank < 1 || w->rank != 1 || w->dtype >= FX_DTYPE_COUNT ||
+        !fx_dtype_is_float(w->dtype))
+        return bad(m, op, "expected f32 rows and a vector of floats");
+    if (!in_range(fx_op_f(op, FX_A_EPS), 0, 1e9) || !isfinite(fx_op_f(op, FX_A_OFFSET)))
+        return bad(m, op, "eps must be a number >= 0, offset a finite one");
+    if (fx_dim_eq(cols, w->dim[0]))
+        return true;
+    if (!groups || !fx_dim_is_static(cols) || !fx_dim_is_static(w->dim[0]) || w->dim[0].n < 1 ||
+        cols.n % w->dim[0].n)
+        return bad(m, op, groups ? "the last axis must be whole groups of len(w)" : "the last axis must be len(w)");
+    return true;
+}
+
+static bool rule_norm(fx_module *m, fx_op *op)
+{
+    return norm_fits(m, op, in_type(op, 0), in_type(op, 1), true) && set_out(op, 0, *in_type(op, 0));
+}
+
+static bool rule_add_norm(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *r = in_type(op, 1);
+
+    if (r && !fx_type_eq(x, r))
+        return bad(m, op, "x and residual must be of one shape");
+    return norm_fits(m, op, x, in_type(op, 2), false) && set_out(op, 0, *x) && set_out(op, 1, *x);
+}
+
+static bool quantizes(fx_module *m, const fx_op *op, const fx_type *x, fx_type *q)
+{
+    fx_dim cols = fx_type_last(x);
+
+    if (x->dtype != FX_F32 || x->rank != 2 || !fx_dim_is_static(cols) || cols.n % 32)
+        return bad(m, op, "expected f32 rows of a multiple of 32 columns");
+    *q = *x;
+    q->dtype = FX_Q8_ACT;
+    return true;
+}
+
+static bool rule_norm_quant(fx_module *m, fx_op *op)
+{
+    fx_type q;
+
+    return rule_add_norm(m, op) && quantizes(m, op, in_type(op, 0), &q) && set_out(op, 2, q);
+}
+
+static bool rule_quant(fx_module *m, fx_op *op)
+{
+    fx_type q;
+
+    return quantizes(m, op, in_type(op, 0), &q) && set_out(op, 0, q);
+}
+
+static bool rule_gather(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *rows = in_type(op, 1);
+
+    if (!is_rows(x, FX_F32) || !is(rows, FX_I32, 1))
+        return bad(m, op, "expected f32 rows and i32[n]");
+    return set_out(op, 0, fx_type2(FX_F32, rows->dim[0], x->dim[1]));
+}
+
+/* ---- Views and layout ------------------------------------------------------------------------------- */
+
+static bool rule_concat(fx_module *m, fx_op *op)
+{
+    int64_t axis = fx_op_i(op, FX_A_AXIS);
+    fx_type y;
+
+    if (op->n_in < 1)
+        return bad(m, op, "expected operands");
+    y = *in_type(op, 0);
+    if (axis < 0)
+        axis += y.rank;
+    if (axis < 0 || axis >= y.rank || y.dtype == FX_CHAIN || y.dtype == FX_Q8_ACT)
+        return bad(m, op, "no such axis");
+    for (int i = 1; i < op->n_in; i++) {
+        const fx_type *t = in_type(op, i);
+
+        if (t->rank != y.rank || t->dtype != y.dtype)
+            return bad(m, op, "operands must be of one type and rank");
+        for (int k = 0; k < y.rank; k++) {
+            if (k != axis && !fx_dim_eq(t->dim[k], y.dim[k]))
+                return bad(m, op, "operands may differ only along the axis");
+        }
+        if (!fx_dim_add(m->arena, y.dim[axis], t->dim[axis], &y.dim[axis]))
+            return bad(m, op, "its sizes are too large to add");
+    }
+    return set_out(op, 0, y);
+}
+
+static bool rule_slice(fx_module *m, fx_op *op)
+{
+    fx_type y = *in_type(op, 0);
+    int64_t start = fx_op_i(op, FX_A_START), n = fx_op_i(op, FX_A_LENGTH);
+
+    if (y.rank < 1 || !fx_dim_is_static(y.dim[y.rank - 1]) || y.dtype == FX_CHAIN || y.dtype == FX_Q8_ACT ||
+        fx_dtype_is_quant(y.dtype))
+        return bad(m, op, "expected numbers whose last axis is static");
+    if (start < 0 || n < 1 || start > y.dim[y.rank - 1].n || n > y.dim[y.rank - 1].n - start)
+        return bad(m, op, "start and length leave the last axis");
+    y.dim[y.rank - 1] = fx_dim_of(n);
+    return set_out(op, 0, y);
+}
+
+static bool count_elements(fx_arena *a, const fx_type *t, fx_dim *out)
+{
+    *out = fx_dim_of(1);
+    for (int i = 0; i < t->rank; i++) {
+        if (!fx_dim_mul(a, *out, t->dim[i], out))
+            return false;
+    }
+    return true;
+}
+
+static bool rule_reshape(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *y = fx_op_attr(op, FX_A_TYPE)->u.type;
+    fx_dim nx, ny;
+
+    if (x->dtype != y->dtype || x->dtype == FX_CHAIN || x->dtype == FX_Q8_ACT || fx_dtype_is_quant(x->dtype))
+        return bad(m, op, "changes shapes of plain numbers, not types");
+    if (!count_elements(m->arena, x, &nx) || !count_elements(m->arena, y, &ny) || !fx_dim_eq(nx, ny))
+        return bad(m, op, "the new shape has another number of elements");
+    return set_out(op, 0, *y);
+}
+
+/* ---- Contractions --------------------------------------------------------------------------------------- */
+
+/* w [n, k] against x [rows, k]; quantized activations need quantized weights. */
+static bool product_fits(fx_module *m, const fx_op *op, const fx_type *x, const fx_type *w)
+{
+    if (!is_rows(x, FX_F32) && !is_rows(x, FX_Q8_ACT))
+        return bad(m, op, "expected x as rows of f32 or q8");
+    if (w->rank != 2 || !is_weight_dtype(w->dtype))
+        return bad(m, op, "expected weights of two axes");
+    if (!same_dim(x->dim[1], w->dim[1]))
+        return bad(m, op, "the last axes of x and w differ");
+    if (x->dtype == FX_Q8_ACT && !fx_dtype_is_quant(w->dtype))
+        return bad(m, op, "quantized activations need quantized weights");
+    return true;
+}
+
+static bool rule_matmul(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *w = in_type(op, 1), *bias = in_type(op, 2), *r = in_type(op, 3);
+    fx_type y;
+
+    if (!product_fits(m, op, x, w))
+        return false;
+    y = fx_type2(FX_F32, x->dim[0], w->dim[0]);
+    if (bias && (!is_vec(bias, w->dim[0]) || bias->dtype >= FX_DTYPE_COUNT || !fx_dtype_is_float(bias->dtype)))
+        return bad(m, op, "bias must be a vector of floats as long as w has rows");
+    if (r && !fx_type_eq(r, &y))
+        return bad(m, op, "residual must have the shape of the product");
+    if (!isfinite(fx_op_f(op, FX_A_SCALE)))
+        return bad(m, op, "scale must be a finite number");
+    return set_out(op, 0, y);
+}
+
+static bool rule_gate(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *a = in_type(op, 1), *b = in_type(op, 2);
+
+    if (!product_fits(m, op, x, a))
+        return false;
+    if (!fx_type_eq(a, b))
+        return bad(m, op, "both weights must be of one type");
+    return set_out(op, 0, fx_type2(FX_F32, x->dim[0], a->dim[0]));
+}
+
+/* ---- The sequence's state ------------------------------------------------------------------------------- */
+
+static bool is_count(int64_t n)
+{
+    return n >= 1 && n <= 1 << 20;
+}
+
+/* Rows whose columns are n heads of 'dim'. */
+static bool is_heads(const fx_type *t, int64_t n, int64_t dim)
+{
+    return t && is_rows(t, FX_F32) && fx_dim_eq(t->dim[1], fx_dim_of(n * dim));
+}
+
+static bool rotates(fx_module *m, const fx_op *op, const fx_type *inv_freq)
+{
+    int64_t rot = fx_op_i(op, FX_A_ROT_DIM), dim = fx_op_i(op, FX_A_HEAD_DIM);
+    int64_t style = fx_op_i(op, FX_A_STYLE);
+
+    if (!is_count(dim) || rot < 0 || rot > dim || rot % 2)
+        return bad(m, op, "rot_dim must be even and at most head_dim");
+    if (style != FX_ROPE_HALF && style != FX_ROPE_PAIRS)
+        return bad(m, op, "no such style");
+    if (!isfinite(fx_op_f(op, FX_A_ATTN_SCALE)))
+        return bad(m, op, "attn_scale must be a finite number");
+    if (rot && (!inv_freq || inv_freq->dtype != FX_F32 || !is_vec(inv_freq, fx_dim_of(rot / 2))))
+        return bad(m, op, "inv_freq must be f32[rot_dim/2]");
+    return true;
+}
+
+static bool rule_rope(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0);
+    int64_t dim = fx_op_i(op, FX_A_HEAD_DIM);
+
+    if (!rotates(m, op, in_type(op, 1)))
+        return false;
+    if (!is_rows(x, FX_F32) || !fx_dim_is_static(x->dim[1]) || x->dim[1].n % dim)
+        return bad(m, op, "expected f32 rows of whole heads");
+    return set_out(op, 0, *x);
+}
+
+static bool rule_kv_store(fx_module *m, fx_op *op)
+{
+    const fx_type *k = in_type(op, 0), *v = in_type(op, 1);
+    int64_t heads = fx_op_i(op, FX_A_KV_HEADS);
+
+    if (!is_rows(k, FX_F32) || !is_rows(v, FX_F32) || !same_dim(k->dim[0], v->dim[0]) || !is_chain(in_type(op, 2)))
+        return bad(m, op, "expected k and v as f32 of the same rows, and a chain");
+    if (!is_count(heads) || !fx_dim_is_static(k->dim[1]) || !fx_dim_is_static(v->dim[1]) || k->dim[1].n % heads ||
+        v->dim[1].n % heads || fx_op_i(op, FX_A_LAYER) < 0)
+        return bad(m, op, "k and v must be whole heads");
+    return set_out(op, 0, fx_type0(FX_CHAIN));
+}
+
+static bool heads_fit(fx_module *m, const fx_op *op)
+{
+    int64_t heads = fx_op_i(op, FX_A_HEADS), kv = fx_op_i(op, FX_A_KV_HEADS);
+
+    if (!is_count(heads) || !is_count(kv) || heads % kv || !is_count(fx_op_i(op, FX_A_HEAD_DIM)) ||
+        !is_count(fx_op_i(op, FX_A_V_DIM)) || fx_op_i(op, FX_A_LAYER) < 0)
+        return bad(m, op, "heads must be a multiple of kv_heads, all sizes positive");
+    return true;
+}
+
+static bool rule_attend(fx_module *m, fx_op *op)
+{
+    const fx_type *q = in_type(op, 0);
+    int64_t heads = fx_op_i(op, FX_A_HEADS);
+
+    if (!heads_fit(m, op))
+        return false;
+    if (!is_heads(q, heads, fx_op_i(op, FX_A_HEAD_DIM)) || !is_chain(in_type(op, 1)))
+        return bad(m, op, "expected q as f32 rows of heads * head_dim columns, and a chain");
+    if (!isfinite(fx_op_f(op, FX_A_SCALE)) || !in_range(fx_op_f(op, FX_A_SOFTCAP), 0, 1e9) ||
+        fx_op_i(op, FX_A_WINDOW) < 0 || fx_op_i(op, FX_A_WINDOW) > INT32_MAX)
+        return bad(m, op, "scale, softcap or window out of range");
+    return set_out(op, 0, fx_type2(FX_F32, q->dim[0], fx_dim_of(heads * fx_op_i(op, FX_A_V_DIM))));
+}
+
+static bool head_norm_fits(const fx_type *w, int64_t dim)
+{
+    return !w || (is_vec(w, fx_dim_of(dim)) && w->dtype < FX_DTYPE_COUNT && fx_dtype_is_float(w->dtype));
+}
+
+static bool rule_rope_store(fx_module *m, fx_op *op)
+{
+    const fx_type *q = in_type(op, 0), *k = in_type(op, 1), *v = in_type(op, 2);
+    int64_t kv, dim;
+
+    if (!heads_fit(m, op) || !rotates(m, op, in_type(op, 5)))
+        return false;
+    kv = fx_op_i(op, FX_A_KV_HEADS);
+    dim = fx_op_i(op, FX_A_HEAD_DIM);
+    if (!is_heads(q, fx_op_i(op, FX_A_HEADS), dim) || !is_heads(k, kv, dim) ||
+        !is_heads(v, kv, fx_op_i(op, FX_A_V_DIM)) || !same_dim(q->dim[0], k->dim[0]) ||
+        !same_dim(q->dim[0], v->dim[0]) || !is_chain(in_type(op, 6)))
+        return bad(m, op, "expected q, k and v as f32 of the same rows in whole heads, and a chain");
+    if (!head_norm_fits(in_type(op, 3), dim) || !head_norm_fits(in_type(op, 4), dim))
+        return bad(m, op, "q_norm and k_norm must be vectors of head_dim floats");
+    if (!in_range(fx_op_f(op, FX_A_EPS), 0, 1e9))
+        return bad(m, op, "eps must be a number >= 0");
+    return set_out(op, 0, *q) && set_out(op, 1, fx_type0(FX_CHAIN));
+}
+
+/* ---- The table -------------------------------------------------------------------------------------------- */
+
+typedef bool (*rule_fn)(fx_module *m, fx_op *op);
+static const rule_fn rules[FX_OP_COUNT] = {
+#define ATTR(key, text, kind, dflt)
+#define OP(code, text, in, out, attrs, kind, rule, flags, doc) rule_##rule,
+#include "tensor/ops.def"
+};
+
+bool fx_shape_infer(fx_module *m, fx_op *op)
+{
+    return rules[op->code](m, op);
+}
+
+bool fx_terminator_check(fx_module *m, const fx_block *b)
+{
+    const fx_op *end = b->last;
+    fx_opcode want = b->region && b->region->graph ? FX_OP_OUTPUT : FX_OP_YIELD;
+
+    if (!end || !(fx_op_rows[end->code].flags & FX_OPF_END) || !b->region || (!b->region->graph && !b->region->op))
+        return true;                     /* not complete, or not owned yet */
+    if (end->code != want)
+        return bad(m, end, want == FX_OP_OUTPUT ? "a graph ends in output" : "a block of an op ends in yield");
+    return true;
+}
