@@ -1,0 +1,79 @@
+/* nn.c - the building words: each makes its ops at the module's insertion point. */
+#include "graph/nn.h"
+
+/* "blk.0.attn_norm" */
+static fx_str scoped(fx_nn *nn, const char *name)
+{
+    char *p;
+
+    if (!nn->scope || !*nn->scope)
+        return fx_str_of(name);
+    p = fx_arena_printf(nn->m->arena, "%s.%s", nn->scope, name);
+    if (!p)
+        fx_module_fail(nn->m, FORNAX_ENOMEM, "no memory for a graph");
+    return fx_str_of(p ? p : "");
+}
+
+#define MAKE(nn, c, ...) \
+    fx_op_result(fx_op_make((nn)->m, &(fx_op_init){ .code = (c), __VA_ARGS__, .file = (nn)->file, .line = (nn)->line }))
+
+/* Whether one of the values is the NULL of an earlier fault. */
+static bool broken(const fx_nn *nn)
+{
+    return nn->m->failed;
+}
+
+fx_value *fx_nn_op1_(fx_nn *nn, fx_opcode code, const char *name, fx_value *x)
+{
+    return MAKE(nn, code, FX_IN(x), .name = scoped(nn, name));
+}
+
+fx_value *fx_nn_op2_(fx_nn *nn, fx_opcode code, const char *name, fx_value *a, fx_value *b)
+{
+    return MAKE(nn, code, FX_IN(a, b), .name = scoped(nn, name));
+}
+
+fx_value *fx_nn_embed_(fx_nn *nn, fx_value *tokens, fx_value *table, double scale)
+{
+    return MAKE(nn, FX_OP_EMBED, FX_IN(tokens, table), FX_ATTRS(FX_AF(SCALE, scale)), .name = scoped(nn, "embed"));
+}
+
+fx_value *fx_nn_linear_(fx_nn *nn, fx_value *x, fx_value *w, fx_value *bias)
+{
+    fx_str name;
+    fx_value *y;
+
+    if (broken(nn))
+        return NULL;
+    name = w->name;
+    if (fx_str_ends(name, FX_STR(".weight")))
+        name.n -= sizeof(".weight") - 1;
+    y = MAKE(nn, FX_OP_MATMUL, FX_IN(x, w), .name = name);
+    return bias ? MAKE(nn, FX_OP_ADD, FX_IN(y, bias), .name = name) : y;
+}
+
+fx_value *fx_nn_rmsnorm_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, double eps)
+{
+    return MAKE(nn, FX_OP_RMSNORM, FX_IN(x, w), FX_ATTRS(FX_AF(EPS, eps)), .name = scoped(nn, name));
+}
+
+fx_value *fx_nn_rope_(fx_nn *nn, const fx_nn_attn *a, const char *name, fx_value *x)
+{
+    if (a->rot_dim == 0)
+        return x;
+    return MAKE(nn, FX_OP_ROPE, FX_IN(x, a->inv_freq),
+                FX_ATTRS(FX_AI(HEAD_DIM, a->head_dim), FX_AI(ROT_DIM, a->rot_dim), FX_AI(STYLE, a->style),
+                         FX_AF(ATTN_SCALE, a->attn_scale)),
+                .name = scoped(nn, name));
+}
+
+fx_value *fx_nn_attend_(fx_nn *nn, const fx_nn_attn *a, fx_value *q, fx_value *k, fx_value *v)
+{
+    nn->chain = MAKE(nn, FX_OP_KV_STORE, FX_IN(k, v, nn->chain),
+                     FX_ATTRS(FX_AI(LAYER, a->layer), FX_AI(KV_HEADS, a->kv_heads)), .name = scoped(nn, "kv"));
+    return MAKE(nn, FX_OP_ATTEND, FX_IN(q, nn->chain),
+                FX_ATTRS(FX_AI(LAYER, a->layer), FX_AI(HEADS, a->heads), FX_AI(KV_HEADS, a->kv_heads),
+                         FX_AI(HEAD_DIM, a->head_dim), FX_AI(V_DIM, a->v_dim), FX_AF(SCALE, a->scale),
+                         FX_AI(WINDOW, a->window), FX_AF(SOFTCAP, a->softcap)),
+                .name = scoped(nn, "attn"));
+}

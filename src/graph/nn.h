@@ -1,0 +1,64 @@
+/* nn.h - the words that model builders speak: layers made of graph ops.
+ *
+ *     fx_nn nn = { .m = m, .chain = chain };
+ *     nn.scope = "blk.0";
+ *     h = fx_nn_rmsnorm(&nn, x, norm, 1e-5);
+ *     q = fx_nn_linear(&nn, h, wq, bias or NULL);
+ *
+ * Each word is one or a few clear ops, with no eye to speed: passes/ fuse them.  After
+ * a fault they return NULL and do nothing (graph.h); the fault names the line that
+ * used the word. */
+#ifndef FX_NN_H
+#define FX_NN_H
+
+#include "graph/graph.h"
+
+typedef struct fx_nn {
+    fx_module *m;
+    const char *scope;           /* prefix of names: "blk.0"; NULL or "" none */
+    fx_value *chain;             /* order of effects; words that have some advance it */
+    const char *file;            /* of the word in use, for faults */
+    int line;
+} fx_nn;
+
+static inline fx_nn *fx_nn_here(fx_nn *nn, const char *file, int line)
+{
+    nn->file = file;
+    nn->line = line;
+    return nn;
+}
+#define FX_NN_HERE(nn) fx_nn_here((nn), __FILE__, __LINE__)
+
+/* Attention of one layer. */
+typedef struct fx_nn_attn {
+    int64_t layer, heads, kv_heads, head_dim, v_dim;
+    double scale, softcap;       /* of scores; softcap 0: none */
+    int64_t window;              /* 0: whole context */
+    int64_t rot_dim;             /* 0: no rotation */
+    fx_rope_style style;
+    double attn_scale;
+    fx_value *inv_freq;          /* f32[rot_dim/2] */
+} fx_nn_attn;
+
+#define fx_nn_embed(nn, tokens, table, scale) fx_nn_embed_(FX_NN_HERE(nn), tokens, table, scale)
+#define fx_nn_linear(nn, x, w, bias) fx_nn_linear_(FX_NN_HERE(nn), x, w, bias)
+#define fx_nn_rmsnorm(nn, name, x, w, eps) fx_nn_rmsnorm_(FX_NN_HERE(nn), name, x, w, eps)
+#define fx_nn_add(nn, name, a, b) fx_nn_op2_(FX_NN_HERE(nn), FX_OP_ADD, name, a, b)
+#define fx_nn_mul(nn, name, a, b) fx_nn_op2_(FX_NN_HERE(nn), FX_OP_MUL, name, a, b)
+#define fx_nn_silu(nn, name, x) fx_nn_op1_(FX_NN_HERE(nn), FX_OP_SILU, name, x)
+#define fx_nn_rope(nn, a, name, x) fx_nn_rope_(FX_NN_HERE(nn), a, name, x)
+#define fx_nn_attend(nn, a, q, k, v) fx_nn_attend_(FX_NN_HERE(nn), a, q, k, v)
+#define fx_nn_gather(nn, name, x, rows) fx_nn_op2_(FX_NN_HERE(nn), FX_OP_GATHER_ROWS, name, x, rows)
+
+fx_value *fx_nn_embed_(fx_nn *nn, fx_value *tokens, fx_value *table, double scale);
+/* x @ w^T (+ bias); named after the weight. */
+fx_value *fx_nn_linear_(fx_nn *nn, fx_value *x, fx_value *w, fx_value *bias);
+fx_value *fx_nn_rmsnorm_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, double eps);
+fx_value *fx_nn_op1_(fx_nn *nn, fx_opcode code, const char *name, fx_value *x);
+fx_value *fx_nn_op2_(fx_nn *nn, fx_opcode code, const char *name, fx_value *a, fx_value *b);
+/* x itself where rot_dim is 0. */
+fx_value *fx_nn_rope_(fx_nn *nn, const fx_nn_attn *a, const char *name, fx_value *x);
+/* Stores k and v, then attends. */
+fx_value *fx_nn_attend_(fx_nn *nn, const fx_nn_attn *a, fx_value *q, fx_value *k, fx_value *v);
+
+#endif

@@ -1,0 +1,325 @@
+/* model_build.c - finds the architecture of a file, reads its parameters, and builds its graph. */
+#include <stdio.h>
+
+#include "models/models_int.h"
+
+static const fx_arch *const archs[] = {
+#define ARCH(name) &fx_arch_##name,
+#include "models/all.def"
+};
+
+size_t fx_arch_count(void) { return FX_COUNT(archs); }
+const char *fx_arch_name(size_t i) { return archs[i]->name; }
+
+/* ---- Weights by role ----------------------------------------------------------------------- */
+
+static void print_shape(fx_buf *b, const int64_t *shape, int rank)
+{
+    fx_buf_putc(b, '[');
+    for (int i = 0; i < rank; i++)
+        fx_buf_printf(b, i ? ",%lld" : "%lld", (long long)shape[i]);
+    fx_buf_putc(b, ']');
+}
+
+static fx_value *bad_shape(fx_build *b, const fx_weight *t, const int64_t *want, int rank)
+{
+    fx_buf text;
+
+    fx_buf_init(&text, b->nn.m->arena->mem);
+    fx_buf_puts(&text, "expected ");
+    print_shape(&text, want, rank);
+    fx_buf_puts(&text, ", found ");
+    print_shape(&text, t->shape, t->rank);
+    fx_module_fail(b->nn.m, text.failed ? FORNAX_ENOMEM : FORNAX_EFORMAT, "%s: %.*s: %s", fx_weights_path(b->weights),
+                   FX_STR_ARG(t->name), text.failed ? "no memory" : text.p);
+    fx_buf_done(&text);
+    return NULL;
+}
+
+/* A type, so that more of them may use one weight; the graph holds one op a tensor and a place. */
+static fx_value *weight_op(fx_build *b, const fx_weight *t)
+{
+    fx_type type = { .dtype = t->dtype, .rank = t->rank };
+
+    if (!fx_dtype_is_float(t->dtype) && !fx_dtype_is_quant(t->dtype))
+        return fx_module_fail(b->nn.m, FORNAX_EUNSUP, "%s: %.*s: weights of type %s aren't supported",
+                              fx_weights_path(b->weights), FX_STR_ARG(t->name), fx_dtype_name(t->dtype));
+    for (int i = 0; i < t->rank; i++)
+        type.dim[i] = fx_dim_of(t->shape[i]);
+    return FX_OP1(b->nn.m, WEIGHT, FX_NOIN, FX_ATTRS(FX_AS(NAME, t->name), FX_AT(TYPE, &type)), .name = t->name);
+}
+
+static const fx_weight *find(fx_build *b, int64_t layer, const char *role, char *name, size_t cap)
+{
+    *name = 0;
+    if (!fx_role_name(b->weights, layer, role, name, cap))
+        return NULL;
+    return fx_weights_find(b->weights, fx_str_of(name));
+}
+
+static fx_value *weight(fx_build *b, int64_t layer, const char *role, const int64_t *shape, int rank, bool optional)
+{
+    char name[128];
+    const fx_weight *t;
+
+    if (b->nn.m->failed)
+        return NULL;
+    t = find(b, layer, role, name, sizeof(name));
+    if (!t) {
+        if (!optional)
+            fx_module_fail(b->nn.m, FORNAX_EFORMAT, "%s: tensor %s is missing", fx_weights_path(b->weights),
+                           *name ? name : role);
+        return NULL;
+    }
+    if (t->rank != rank)
+        return bad_shape(b, t, shape, rank);
+    for (int i = 0; i < rank; i++) {
+        if (t->shape[i] != shape[i])
+            return bad_shape(b, t, shape, rank);
+    }
+    return weight_op(b, t);
+}
+
+fx_value *fx_w1(fx_build *b, int64_t layer, const char *role, int64_t n)
+{
+    return weight(b, layer, role, &n, 1, false);
+}
+
+fx_value *fx_w1_opt(fx_build *b, int64_t layer, const char *role, int64_t n)
+{
+    return weight(b, layer, role, &n, 1, true);
+}
+
+fx_value *fx_w2(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols)
+{
+    int64_t shape[2] = { rows, cols };
+
+    return weight(b, layer, role, shape, 2, false);
+}
+
+bool fx_w_exists(const fx_build *b, int64_t layer, const char *role)
+{
+    char name[128];
+
+    return fx_role_name(b->weights, layer, role, name, sizeof(name)) &&
+           fx_weights_find(b->weights, fx_str_of(name)) != NULL;
+}
+
+/* ---- Parts that architectures share --------------------------------------------------------- */
+
+fx_value *fx_b_linear(fx_build *b, int64_t layer, const char *role, fx_value *x, int64_t rows, int64_t cols, bool bias)
+{
+    char bias_role[64];
+    fx_value *w = fx_w2(b, layer, role, rows, cols), *v = NULL;
+
+    snprintf(bias_role, sizeof(bias_role), "%s.bias", role);
+    if (bias)
+        v = fx_w1(b, layer, bias_role, rows);
+    return fx_nn_linear(&b->nn, x, w, v);
+}
+
+fx_value *fx_b_swiglu(fx_build *b, int64_t layer, fx_value *x)
+{
+    const fx_model_params *p = b->p;
+    fx_value *gate = fx_b_linear(b, layer, "ffn_gate", x, p->ffn, p->dim, p->mlp_bias);
+    fx_value *up = fx_b_linear(b, layer, "ffn_up", x, p->ffn, p->dim, p->mlp_bias);
+    fx_value *h = fx_nn_mul(&b->nn, "ffn_act", fx_nn_silu(&b->nn, "ffn_silu", gate), up);
+
+    return fx_b_linear(b, layer, "ffn_down", h, p->dim, p->ffn, p->mlp_bias);
+}
+
+/* ---- The graph ---------------------------------------------------------------------------------- */
+
+static fx_value *input(fx_build *b, const char *name, const char *axis)
+{
+    fx_dim n;
+    fx_type t;
+
+    if (!fx_dim_symbol(b->nn.m->arena, fx_str_of(axis), &n))
+        return fx_module_fail(b->nn.m, FORNAX_ENOMEM, "no memory for a graph");
+    t = fx_type1(FX_I32, n);
+    return FX_OP1(b->nn.m, INPUT, FX_NOIN, FX_ATTRS(FX_AT(TYPE, &t)), .name = fx_str_of(name));
+}
+
+static void set_attention(fx_build *b, const fx_rope *rope)
+{
+    const fx_model_params *p = b->p;
+    bool gguf = fx_weights_kind_of(b->weights) == FX_WEIGHTS_GGUF;
+    fx_type t = fx_type1(FX_F32, fx_dim_of(p->rot_dim / 2));
+
+    b->attn = (fx_nn_attn){ .heads = p->heads,
+                            .kv_heads = p->kv_heads,
+                            .head_dim = p->head_dim,
+                            .v_dim = p->v_dim,
+                            .scale = p->attn_scale,
+                            .rot_dim = p->rot_dim,
+                            .style = gguf ? b->arch->gguf_rope : b->arch->hf_rope,
+                            .attn_scale = rope->attn_scale };
+    if (p->rot_dim)
+        b->attn.inv_freq = FX_OP1(b->nn.m, CONSTANT, FX_NOIN,
+                                  FX_ATTRS(FX_AT(TYPE, &t), FX_AV(VALUES, rope->inv_freq, p->rot_dim / 2)),
+                                  .name = FX_STR("inv_freq"));
+}
+
+/* The matrix that makes logits: "output", or the embedding table where the model ties them
+ * (config.json says so; a GGUF file says so by having no "output"). */
+static fx_value *output_weight(fx_build *b)
+{
+    bool gguf = fx_weights_kind_of(b->weights) == FX_WEIGHTS_GGUF;
+    bool tied = gguf ? !fx_w_exists(b, FX_ONCE, "output") : b->p->tied;
+
+    return fx_w2(b, FX_ONCE, tied ? "token_embd" : "output", b->p->vocab, b->p->dim);
+}
+
+static fx_graph *build_step(fx_build *b, const fx_rope *rope)
+{
+    const fx_model_params *p = b->p;
+    fx_graph *g = fx_graph_new(b->nn.m, FX_STR("step"));
+    fx_value *tokens, *wanted, *x;
+
+    if (!g)
+        return NULL;
+    tokens = input(b, "tokens", "rows");
+    wanted = input(b, "logit_rows", "outs");
+    b->nn.chain = FX_OP1(b->nn.m, CHAIN, FX_NOIN, FX_NOATTR, .name = FX_STR("start"));
+    set_attention(b, rope);
+    x = fx_nn_embed(&b->nn, tokens, fx_w2(b, FX_ONCE, "token_embd", p->vocab, p->dim), 1);
+    for (int64_t i = 0; i < p->layers && !b->nn.m->failed; i++) {
+        snprintf(b->scope, sizeof(b->scope), "blk.%lld", (long long)i);
+        b->nn.scope = b->scope;
+        b->attn.layer = i;
+        x = b->arch->block(b, x, i);
+    }
+    b->nn.scope = NULL;
+    x = fx_nn_gather(&b->nn, "wanted", x, wanted);
+    x = fx_nn_rmsnorm(&b->nn, "output_norm", x, fx_w1(b, FX_ONCE, "output_norm", p->dim), p->eps);
+    x = fx_nn_linear(&b->nn, x, output_weight(b), NULL);
+    if (x)
+        x->name = FX_STR("logits");
+    FX_OP0(b->nn.m, OUTPUT, FX_IN(x, b->nn.chain), FX_NOATTR);
+    return g;
+}
+
+static fx_status make_state(fx_arena *a, const fx_model_params *p, const fx_model_options *opt, fx_state_table *s,
+                            fx_error *err)
+{
+    *s = (fx_state_table){ .n_layers = (int32_t)p->layers };
+    s->kv_dtype = opt->kv_auto ? (opt->mode == FX_MODE_F32 ? FX_F32 : FX_F16) : opt->kv_dtype;
+    s->page_tokens = opt->page_tokens ? opt->page_tokens : 32;
+    if (s->kv_dtype != FX_F16 && s->kv_dtype != FX_F32)
+        return fx_fail_param(err, FORNAX_EUNSUP, "kv_dtype", "kv_dtype: expected f16 or f32, found %s",
+                             fx_vtype_name(s->kv_dtype));
+    if (s->page_tokens < 32 || s->page_tokens % 32 || s->page_tokens > 4096)
+        return fx_fail_param(err, FORNAX_EARG, "page_tokens", "page_tokens: expected a multiple of 32 up to 4096, found %d",
+                             (int)s->page_tokens);
+    s->layers = FX_ARENA_NEWN(a, fx_state_layer, (size_t)p->layers);
+    if (!s->layers)
+        return fx_nomem(err, "a model's state table");
+    for (int64_t i = 0; i < p->layers; i++)
+        s->layers[i] = (fx_state_layer){ .kind = FX_STATE_FULL,
+                                         .kv_heads = (int32_t)p->kv_heads,
+                                         .k_dim = (int32_t)p->head_dim,
+                                         .v_dim = (int32_t)p->v_dim };
+    fx_state_layout(s);
+    return FORNAX_OK;
+}
+
+/* ---- Which architecture ---------------------------------------------------------------------------- */
+
+static fx_status unknown_arch(const fx_weights *w, fx_str name, fx_error *err)
+{
+    char list[256] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < FX_COUNT(archs); i++)
+        n += (size_t)snprintf(list + n, sizeof(list) - FX_MIN(n, sizeof(list)), "%s%s", i ? ", " : "", archs[i]->name);
+    return fx_fail_param(err, FORNAX_EUNSUP, "architecture", "%s: architecture \"%.*s\" isn't supported (known: %s)",
+                         fx_weights_path(w), FX_STR_ARG(name), list);
+}
+
+static fx_status find_arch(const fx_weights *w, const fx_arch **out, fx_error *err)
+{
+    bool gguf = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF;
+    fx_str name = { "", 0 };
+
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_SAFETENSORS)
+        return fx_fail(err, FORNAX_EUNSUP, "%s: a model needs config.json beside its safetensors; open the folder",
+                       fx_weights_path(w));
+    if (gguf) {
+        FX_TRY(fx_meta_str(w, "general.architecture", &name, err));
+    } else {
+        json_t *list = fx_config_find(w, "architectures"), *first = json_array_get(list, 0);
+
+        if (!json_is_string(first))
+            return fx_fail_param(err, FORNAX_EFORMAT, "architectures",
+                                 "%s: config.json: architectures: expected a list of names", fx_weights_path(w));
+        name = fx_str_n(json_string_value(first), json_string_length(first));
+    }
+    for (size_t i = 0; i < FX_COUNT(archs); i++) {
+        const char *known = gguf ? archs[i]->gguf_name : archs[i]->hf_name;
+
+        if (known && fx_str_is(name, known)) {
+            *out = archs[i];
+            return FORNAX_OK;
+        }
+    }
+    return unknown_arch(w, name, err);
+}
+
+/* What no architecture here does, wherever it is found. */
+static fx_status check_common(const fx_weights *w, fx_error *err)
+{
+    fx_str act = FX_STR("silu"), method = FX_STR("unknown");
+
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
+        return FORNAX_OK;
+    FX_TRY(fx_config_opt_str(w, "hidden_act", &act, err));
+    if (!fx_str_is(act, "silu") && !fx_str_is(act, "swish"))
+        return fx_fail_param(err, FORNAX_EUNSUP, "hidden_act", "%s: hidden_act \"%.*s\" isn't supported here",
+                             fx_weights_path(w), FX_STR_ARG(act));
+    if (fx_config_find(w, "quantization_config")) {
+        FX_TRY(fx_config_opt_str(w, "quantization_config.quant_method", &method, err));
+        return fx_fail_param(err, FORNAX_EUNSUP, "quantization_config",
+                             "%s: weights quantized by \"%.*s\" aren't supported", fx_weights_path(w),
+                             FX_STR_ARG(method));
+    }
+    return FORNAX_OK;
+}
+
+static fx_status set_context(const fx_model_params *p, const fx_model_options *opt, int64_t *out, fx_error *err)
+{
+    if (opt->max_context < 0 || opt->max_context > p->context)
+        return fx_fail_param(err, FORNAX_EARG, "max_context", "max_context: expected at most the model's %lld, found %lld",
+                             (long long)p->context, (long long)opt->max_context);
+    *out = opt->max_context ? opt->max_context : p->context;
+    return FORNAX_OK;
+}
+
+fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_options *opt, fx_model_desc *out,
+                         fx_error *err)
+{
+    fx_build b = { .weights = w };
+    fx_rope rope;
+
+    *out = (fx_model_desc){ 0 };
+    FX_TRY(find_arch(w, &b.arch, err));
+    FX_TRY(check_common(w, err));
+    FX_TRY(fx_params_read(b.arch, w, &out->params, err));
+    if (b.arch->check)
+        FX_TRY(b.arch->check(w, &out->params, err));
+    FX_TRY(fx_rope_read(b.arch, w, &out->params, arena, &rope, err));
+    FX_TRY(set_context(&out->params, opt, &out->max_context, err));
+    FX_TRY(make_state(arena, &out->params, opt, &out->state, err));
+    out->module = fx_module_new(arena);
+    if (!out->module)
+        return fx_nomem(err, "a graph");
+    b.p = &out->params;
+    b.nn.m = out->module;
+    out->step = build_step(&b, &rope);
+    FX_TRY(fx_module_status(out->module, err));
+    out->arch = b.arch->name;
+    out->vocab = out->params.vocab;
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
+        FX_TRY(fx_meta_opt_str(w, "general.name", &out->name, err));
+    return FORNAX_OK;
+}

@@ -1,0 +1,195 @@
+/* model_rope.c - the frequencies of rotary embeddings, with their scalings.
+ *
+ * Pair i of a head's rot_dim columns turns by position * inv_freq[i], where
+ * inv_freq[i] = theta^(-2i/rot_dim), changed by a scaling that models trained for longer
+ * contexts name.  Computed in double, rounded once to f32.
+ *
+ * config.json has them in rope_parameters (new) or rope_scaling (old), with rope_type or
+ * type; GGUF has <arch>.rope.scaling.*, and llama3's as a tensor of divisors. */
+#include <math.h>
+#include <stdio.h>
+
+#include "models/models_int.h"
+
+/* Where the scaling's numbers are found. */
+typedef struct scaling {
+    const fx_arch *arch;
+    const fx_weights *w;
+    const fx_model_params *p;
+    const char *object;          /* "rope_parameters" or "rope_scaling"; GGUF: NULL */
+    double *freq;                /* [n] changed in place */
+    int64_t n;
+    double attn_scale;
+} scaling;
+
+typedef struct scaling_row {
+    const char *name;
+    fx_status (*apply)(scaling *s, fx_error *err);   /* NULL: known, but not done yet */
+} scaling_row;
+
+/* A number of the scaling, by its two spellings; required unless 'fallback' is a number. */
+static fx_status number(const scaling *s, const char *gguf, const char *hf, double fallback, double *out,
+                        fx_error *err)
+{
+    char key[128];
+
+    *out = fallback;
+    if (!s->object) {
+        snprintf(key, sizeof(key), "%s.rope.scaling.%s", s->arch->gguf_name, gguf);
+        FX_TRY((isnan(fallback) ? fx_meta_f64 : fx_meta_opt_f64)(s->w, key, out, err));
+    } else {
+        snprintf(key, sizeof(key), "%s.%s", s->object, hf);
+        FX_TRY((isnan(fallback) ? fx_config_f64 : fx_config_opt_f64)(s->w, key, out, err));
+    }
+    if (!(*out > 0 && *out <= 1e30))
+        return fx_fail(err, FORNAX_EFORMAT, "%s: %s: expected a positive number, found %g", fx_weights_path(s->w), key,
+                       *out);
+    return FORNAX_OK;
+}
+
+static fx_status apply_none(scaling *s, fx_error *err)
+{
+    (void)s, (void)err;
+    return FORNAX_OK;
+}
+
+static fx_status apply_linear(scaling *s, fx_error *err)
+{
+    double factor;
+
+    FX_TRY(number(s, "factor", "factor", NAN, &factor, err));
+    for (int64_t i = 0; i < s->n; i++)
+        s->freq[i] /= factor;
+    return FORNAX_OK;
+}
+
+/* Llama 3: long waves are stretched by 'factor', short ones kept, those between blended. */
+static fx_status apply_llama3(scaling *s, fx_error *err)
+{
+    double factor, low, high, old;
+
+    FX_TRY(number(s, "factor", "factor", NAN, &factor, err));
+    FX_TRY(number(s, "low_freq_factor", "low_freq_factor", NAN, &low, err));
+    FX_TRY(number(s, "high_freq_factor", "high_freq_factor", NAN, &high, err));
+    FX_TRY(number(s, "original_context_length", "original_max_position_embeddings", (double)s->p->context, &old, err));
+    for (int64_t i = 0; i < s->n; i++) {
+        double wave = 2 * 3.14159265358979323846 / s->freq[i];
+
+        if (wave > old / low) {
+            s->freq[i] /= factor;
+        } else if (wave >= old / high) {
+            double t = (old / wave - low) / (high - low);
+
+            s->freq[i] = (1 - t) * s->freq[i] / factor + t * s->freq[i];
+        }
+    }
+    return FORNAX_OK;
+}
+
+static const scaling_row scalings[] = {
+    { "none", apply_none },
+    { "default", apply_none },
+    { "linear", apply_linear },
+    { "llama3", apply_llama3 },
+    { "yarn", NULL },
+    { "dynamic", NULL },
+    { "longrope", NULL },
+    { "su", NULL },              /* longrope's old name */
+    { "mrope", NULL },
+};
+
+static fx_status apply_named(scaling *s, fx_str type, fx_error *err)
+{
+    for (size_t i = 0; i < FX_COUNT(scalings); i++) {
+        if (fx_str_is(type, scalings[i].name) && scalings[i].apply)
+            return scalings[i].apply(s, err);
+    }
+    return fx_fail_param(err, FORNAX_EUNSUP, "rope_scaling", "%s: RoPE scaling \"%.*s\" isn't supported",
+                         fx_weights_path(s->w), FX_STR_ARG(type));
+}
+
+static fx_status scale_hub(scaling *s, fx_error *err)
+{
+    fx_str type = FX_STR("default");
+    double partial = 1;
+    char key[64];
+
+    s->object = json_is_object(fx_config_find(s->w, "rope_parameters")) ? "rope_parameters" : "rope_scaling";
+    snprintf(key, sizeof(key), "%s.full_attention", s->object);
+    if (fx_config_find(s->w, key))
+        return fx_fail_param(err, FORNAX_EUNSUP, s->object, "%s: %s by kind of layer aren't supported",
+                             fx_weights_path(s->w), s->object);
+    FX_TRY(fx_config_opt_f64(s->w, "partial_rotary_factor", &partial, err));
+    snprintf(key, sizeof(key), "%s.partial_rotary_factor", s->object);
+    FX_TRY(fx_config_opt_f64(s->w, key, &partial, err));
+    if (partial != 1)
+        return fx_fail_param(err, FORNAX_EUNSUP, "partial_rotary_factor",
+                             "%s: partial_rotary_factor %g isn't supported for %s", fx_weights_path(s->w), partial,
+                             s->arch->hf_name);
+    snprintf(key, sizeof(key), "%s.type", s->object);
+    FX_TRY(fx_config_opt_str(s->w, key, &type, err));
+    snprintf(key, sizeof(key), "%s.rope_type", s->object);
+    FX_TRY(fx_config_opt_str(s->w, key, &type, err));
+    return apply_named(s, type, err);
+}
+
+/* Divisors of the frequencies as a tensor (what the converter makes of llama3). */
+static fx_status apply_factors(scaling *s, fx_error *err)
+{
+    const fx_weight *t = fx_weights_find(s->w, FX_STR("rope_freqs.weight"));
+
+    if (!t || !s->arch->rope_factors)
+        return FORNAX_OK;
+    if (t->dtype != FX_F32 || t->rank != 1 || t->shape[0] != s->n)
+        return fx_fail(err, FORNAX_EFORMAT, "%s: rope_freqs.weight: expected f32[%lld], found %s[%lld]",
+                       fx_weights_path(s->w), (long long)s->n, fx_dtype_name(t->dtype), (long long)t->n_elems);
+    for (int64_t i = 0; i < s->n; i++) {
+        float f = ((const float *)t->data)[i];
+
+        if (!(f > 0 && f <= 1e30f))
+            return fx_fail(err, FORNAX_EFORMAT, "%s: rope_freqs.weight[%lld]: expected a positive number, found %g",
+                           fx_weights_path(s->w), (long long)i, (double)f);
+        s->freq[i] /= (double)f;
+    }
+    return FORNAX_OK;
+}
+
+static fx_status scale_gguf(scaling *s, fx_error *err)
+{
+    fx_str type = FX_STR("none");
+    double old = 1;
+    char key[128];
+
+    snprintf(key, sizeof(key), "%s.rope.scale_linear", s->arch->gguf_name);
+    FX_TRY(fx_meta_opt_f64(s->w, key, &old, err));       /* what old files have for "linear" */
+    snprintf(key, sizeof(key), "%s.rope.scaling.type", s->arch->gguf_name);
+    FX_TRY(fx_meta_opt_str(s->w, key, &type, err));
+    if (!fx_meta_find(s->w, key) && old != 1) {
+        if (!(old > 0 && old <= 1e30))
+            return fx_fail(err, FORNAX_EFORMAT, "%s: rope.scale_linear: expected a positive number, found %g",
+                           fx_weights_path(s->w), old);
+        for (int64_t i = 0; i < s->n; i++)
+            s->freq[i] /= old;
+    } else {
+        FX_TRY(apply_named(s, type, err));
+    }
+    return apply_factors(s, err);
+}
+
+fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_params *p, fx_arena *a, fx_rope *out,
+                       fx_error *err)
+{
+    scaling s = { .arch = arch, .w = w, .p = p, .n = p->rot_dim / 2, .attn_scale = 1 };
+
+    s.freq = FX_ARENA_NEWN(a, double, (size_t)s.n + 1);
+    out->inv_freq = FX_ARENA_NEWN(a, float, (size_t)s.n + 1);
+    if (!s.freq || !out->inv_freq)
+        return fx_nomem(err, "RoPE frequencies");
+    for (int64_t i = 0; i < s.n; i++)
+        s.freq[i] = pow(p->rope_theta, -2.0 * (double)i / (double)p->rot_dim);
+    FX_TRY((fx_weights_kind_of(w) == FX_WEIGHTS_GGUF ? scale_gguf : scale_hub)(&s, err));
+    for (int64_t i = 0; i < s.n; i++)
+        out->inv_freq[i] = (float)s.freq[i];
+    out->attn_scale = s.attn_scale;
+    return FORNAX_OK;
+}

@@ -1,0 +1,62 @@
+/* models.h - the architectures: from a file's metadata and weights to a graph.
+ *
+ * One file an architecture (llama.c), one line each in all.def.  An architecture says
+ * which parameters it reads (a table), which tensors by role, and builds the clear,
+ * unfused graph with the words of graph/nn.h.  Loader, KV cache, scheduler and server learn of it only by
+ * what is in fx_model_desc.
+ *
+ *     fx_model_desc d;
+ *     st = fx_model_build(&arena, weights, &(fx_model_options){ .mode = FX_MODE_AUTO }, &d, err);
+ *
+ * The step graph: inputs tokens i32[rows] and logit_rows i32[outs]; outputs the logits
+ * f32[outs,vocab] of those rows, and the chain of its effects on the KV pages.
+ *
+ * Every tensor used is checked against the parameters: "blk.3.attn_q.weight: expected
+ * [576,576], found [576,192]".  Tensors that nobody asks for are left alone. */
+#ifndef FX_MODELS_H
+#define FX_MODELS_H
+
+#include "format/weights.h"
+#include "graph/graph.h"
+#include "tensor/mode.h"
+
+typedef struct fx_model_options {
+    fx_dtype_mode mode;          /* decides here only what kv_auto means */
+    bool kv_auto;                /* f16, in exact mode f32 */
+    fx_dtype kv_dtype;           /* else this: FX_F16 or FX_F32 */
+    int32_t page_tokens;         /* 0: 32; a multiple of 32 */
+    int64_t max_context;         /* 0: the model's own; may not be more */
+} fx_model_options;
+
+typedef struct fx_arch fx_arch;
+
+/* What is known of a model; sizes in elements. */
+typedef struct fx_model_params {
+    int64_t dim, layers, heads, kv_heads, head_dim, v_dim, ffn, vocab, context;
+    double eps, attn_scale;      /* of scores; 0: 1/sqrt(head_dim) */
+    bool tied;                   /* output weights are the embedding table */
+    bool attention_bias, mlp_bias;
+    int64_t rot_dim;             /* columns of a head that rotate; 0: all */
+    double rope_theta;
+} fx_model_params;
+
+typedef struct fx_model_desc {
+    const char *arch;            /* "llama" */
+    fx_str name;                 /* the file's own, or empty */
+    fx_module *module;
+    fx_graph *step;              /* the graph "step" */
+    fx_state_table state;        /* laid out for kv dtype and page_tokens */
+    fx_model_params params;
+    int64_t vocab;               /* columns of logits */
+    int64_t max_context;
+} fx_model_desc;
+
+/* Everything lives in 'arena'; 'w' is only read. */
+fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_options *opt, fx_model_desc *out,
+                         fx_error *err);
+
+/* The architectures known, for messages and listings. */
+size_t fx_arch_count(void);
+const char *fx_arch_name(size_t i);                   /* "llama" */
+
+#endif
