@@ -3,6 +3,11 @@
 
 static const fx_matmul_set *const sets[] = {
     &fx_matmul_ref,
+#if defined(__x86_64__)
+    &fx_matmul_plain_avx2,
+    &fx_matmul_plain_avx512,
+    &fx_matmul_quant_avx512,
+#endif
 };
 
 size_t fx_matmul_count(void)

@@ -1,4 +1,4 @@
-/* matmul_ref.c - reference kernels: y = epilogue(x @ w^T) from packed tiles.
+/* ref_matmul.c - reference kernels: y = epilogue(x @ w^T) from packed tiles.
  *
  *     f32 activations:   y[r][n] = sum over k of x[r][k] * w[n][k]
  *     int8 activations:  y[r][n] = sum over blocks b of d[r][b] * (the block's sum over k of q[r][k] * w[n][k])

@@ -1,0 +1,189 @@
+/* matmul_quant_avx512.c - quantized weights times int8 activations with VNNI (level AVX512).
+ *
+ * One body for all types; the type and the number of rows M are constants of each instance.
+ * In a tile a 32-bit lane is a row of weights, so vpdpbusd multiplies four k of 16 rows of
+ * weights with four k of one row of x, broadcast from the panel:
+ *
+ *     block -> line -> (one or two unpacked registers) -> rows of the panel
+ *
+ * with M integer and M float accumulators in registers.  Per block and row, in this order:
+ *
+ *     I = sum q * (code - bias)             exact
+ *     t = float(I) * s                      s = d, or sc * d
+ *     t = t + m * float(sum q)              types with a minimum
+ *     acc = acc + t * d of x
+ *
+ * Q6_K does it for each half of a block. */
+#define FX_SIMD_AVX512
+#include "kernels/matmul_walk.h"
+
+#define MAX_M FX_Q8_PANEL
+#define AHEAD 2048                   /* bytes that weights are fetched before they are used */
+
+/* A block on its way through the registers. */
+typedef struct block {
+    const uint8_t *quants, *scales, *d;      /* pack.h */
+    const uint32_t *x;                       /* the panel's block */
+} block;
+
+SIMD __m512i bytes(uint32_t x) { return _mm512_set1_epi32((int32_t)(x * 0x01010101u)); }
+SIMD __m512i line(const block *b, int i) { return _mm512_load_si512(b->quants + 64 * i); }
+SIMD __m512i or_and(__m512i a, __m512i b, __m512i c) { return _mm512_ternarylogic_epi32(a, b, c, 0xf8); }
+/* v << n for n of either sign */
+SIMD __m512i shift(__m512i v, int n)
+{
+    return n > 0 ? _mm512_slli_epi32(v, (unsigned)n) : n < 0 ? _mm512_srli_epi32(v, (unsigned)-n) : v;
+}
+
+/* The codes of group g, as unsigned bytes. */
+SIMD __m512i group(const fx_pack p, const block *b, int g)
+{
+    __m512i v;
+
+    if (p.bits == 8)
+        return line(b, g);
+    v = _mm512_and_si512(shift(line(b, g & 3), g < 4 ? 0 : -4), bytes(0x0f));
+    if (p.bits == 5)
+        v = or_and(v, shift(line(b, 4), 4 - g), bytes(0x10));
+    if (p.bits == 6)
+        v = or_and(v, shift(line(b, 4 + g / 4), 4 - 2 * (g & 3)), bytes(0x30));
+    return v;
+}
+
+SIMD __m512i word(const block *b, int M, int i, int r) { return _mm512_set1_epi32((int32_t)b->x[i * M + r]); }
+
+/* sum[r] += the groups [g0, g0 + n) */
+SIMD void dot(const fx_pack p, const int M, const block *b, int g0, int n, __m512i *sum)
+{
+    FX_UNROLL
+    for (int g = g0; g < g0 + n; g++) {
+        __m512i w = group(p, b, g);
+
+        FX_UNROLL
+        for (int r = 0; r < M; r++)
+            sum[r] = _mm512_dpbusd_epi32(sum[r], w, word(b, M, g, r));
+    }
+}
+
+SIMD __m512 f16_at(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_load_si256((const void *)p)); }
+SIMD __m512 u8_at(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128((const void *)p))); }
+SIMD __m512 s8_at(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const void *)p))); }
+SIMD __m512 act_scale(const block *b, int M, int r) { return _mm512_castsi512_ps(word(b, M, 8, r)); }
+
+/* d * (q - bias): the bias goes into the starting value. */
+SIMD void block_d(const fx_pack p, const int M, const block *b, __m512 *acc)
+{
+    __m512i sum[MAX_M];
+    __m512 s;
+
+    FX_UNROLL
+    for (int r = 0; r < M; r++)
+        sum[r] = shift(word(b, M, 9, r), p.bias_shift);
+    dot(p, M, b, 0, 8, sum);
+    s = f16_at(b->scales);
+    FX_UNROLL
+    for (int r = 0; r < M; r++)
+        acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s), act_scale(b, M, r), acc[r]);
+}
+
+/* s * q + m, where the panel holds the negated sum of q */
+SIMD void block_dm(const fx_pack p, const int M, const block *b, __m512 *acc)
+{
+    __m512i sum[MAX_M];
+    __m512 s, neg_m;
+
+    FX_UNROLL
+    for (int r = 0; r < M; r++)
+        sum[r] = _mm512_setzero_si512();
+    dot(p, M, b, 0, 8, sum);
+    if (p.form == FX_PACK_DM) {
+        s = f16_at(b->scales);
+        neg_m = _mm512_xor_ps(f16_at(b->scales + 32), _mm512_set1_ps(-0.0f));
+    } else {
+        s = _mm512_mul_ps(u8_at(b->scales), f16_at(b->d));
+        neg_m = _mm512_mul_ps(u8_at(b->scales + 16), f16_at(b->d + 32));
+    }
+    FX_UNROLL
+    for (int r = 0; r < M; r++) {
+        __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s);
+
+        t = _mm512_fmadd_ps(neg_m, _mm512_cvtepi32_ps(word(b, M, 9, r)), t);
+        acc[r] = _mm512_fmadd_ps(t, act_scale(b, M, r), acc[r]);
+    }
+}
+
+/* d * sc * (q - bias), a scale each for k < 16 and for the rest */
+SIMD void block_k16(const fx_pack p, const int M, const block *b, __m512 *acc)
+{
+    FX_UNROLL
+    for (int half = 0; half < 2; half++) {
+        __m512i sum[MAX_M];
+        __m512 s;
+
+        FX_UNROLL
+        for (int r = 0; r < M; r++) {
+            __m512i neg = word(b, M, 10, r);
+
+            sum[r] = shift(half ? _mm512_sub_epi32(word(b, M, 9, r), neg) : neg, p.bias_shift);
+        }
+        dot(p, M, b, 4 * half, 4, sum);
+        s = _mm512_mul_ps(s8_at(b->scales + 16 * half), f16_at(b->d));
+        FX_UNROLL
+        for (int r = 0; r < M; r++)
+            acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s), act_scale(b, M, r), acc[r]);
+    }
+}
+
+SIMD void panel(const fx_dtype type, const int M, const uint8_t *w, const uint32_t *x, int64_t blocks, float *out)
+{
+    const fx_pack p = fx_pack_of(type);
+    __m512 acc[MAX_M];
+
+    FX_UNROLL
+    for (int r = 0; r < M; r++)
+        acc[r] = _mm512_setzero_ps();
+    for (; blocks > 0; blocks -= p.blocks, w += p.bytes)
+        for (int i = 0; i < p.blocks && i < blocks; i++, x += FX_Q8_WORDS * M) {
+            block b = { w + i * p.quant_bytes, w + p.scales_at + i * p.scale_bytes, w + p.d_at, x };
+
+            for (int j = 0; j * 64 * p.blocks < p.bytes; j++)
+                _mm_prefetch((const char *)w + (i * p.bytes / p.blocks & -64) + j * 64 + AHEAD, _MM_HINT_T0);
+            if (p.form == FX_PACK_D)
+                block_d(p, M, &b, acc);
+            else if (p.form == FX_PACK_K16)
+                block_k16(p, M, &b, acc);
+            else
+                block_dm(p, M, &b, acc);
+        }
+    FX_UNROLL
+    for (int r = 0; r < M; r++)
+        _mm512_store_ps(out + r * FX_TILE, acc[r]);
+}
+
+/* ---- Instances ---- */
+
+#define PANEL(T, t, M)                                                                                 \
+    static void t##_##M(const uint8_t *w, const uint32_t *x, int64_t blocks, float *out)               \
+    {                                                                                                  \
+        panel(FX_##T, M, w, x, blocks, out);                                                           \
+    }
+#define PANELS(T, t)                                                                                   \
+    PANEL(T, t, 1) PANEL(T, t, 2) PANEL(T, t, 3) PANEL(T, t, 4) PANEL(T, t, 5) PANEL(T, t, 6)          \
+    PANEL(T, t, 7) PANEL(T, t, 8) PANEL(T, t, 9) PANEL(T, t, 10) PANEL(T, t, 11) PANEL(T, t, 12)       \
+    PANEL(T, t, 13) PANEL(T, t, 14)                                                                    \
+    static void run_##t(const fx_matmul_args *a, int64_t t0, int64_t t1, void *scratch)                \
+    {                                                                                                  \
+        static const panel_fn fns[FX_Q8_PANEL + 1] = { NULL,  t##_1, t##_2,  t##_3,  t##_4,            \
+                                                       t##_5, t##_6, t##_7,  t##_8,  t##_9,            \
+                                                       t##_10, t##_11, t##_12, t##_13, t##_14 };       \
+                                                                                                       \
+        (void)scratch;                                                                                 \
+        walk(a, t0, t1, fns);                                                                          \
+    }
+FX_PACK_QUANT(PANELS)
+
+#define ROW(T, t)                                                                                      \
+    { FX_##T, FX_ACT_Q8, FX_CPU_AVX512, NULL, "matmul_" #t "_avx512", fx_pack_tile_bytes_##t,          \
+      fx_pack_tile_##t, run_##t, NULL },
+static const fx_matmul_kernel rows[] = { FX_PACK_QUANT(ROW) };
+const fx_matmul_set fx_matmul_quant_avx512 = { rows, FX_COUNT(rows) };
