@@ -16,6 +16,10 @@ static const fx_kernel_set *const sets[] = {
     &fx_kernels_attend_avx512,
 #endif
     &fx_kernels_quant,
+#if defined(__x86_64__)
+    &fx_kernels_quant_avx2,
+    &fx_kernels_quant_avx512,
+#endif
 };
 
 size_t fx_kernel_count(void)

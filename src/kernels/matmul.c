@@ -6,6 +6,8 @@ static const fx_matmul_set *const sets[] = {
 #if defined(__x86_64__)
     &fx_matmul_plain_avx2,
     &fx_matmul_plain_avx512,
+    &fx_matmul_quant_avxvnni,        /* before AVX2: the first usable row of the best level wins */
+    &fx_matmul_quant_avx2,
     &fx_matmul_quant_avx512,
 #endif
 };
@@ -43,7 +45,6 @@ static bool divides(const fx_matmul_kernel *m, int64_t k)
     return k > 0 && k % fx_dtype_rows[m->weight].block_elems == 0 && (m->act != FX_ACT_Q8 || k % 32 == 0);
 }
 
-/* Rows of one level stand best first. */
 const fx_matmul_kernel *fx_matmul_find(fx_dtype weight, fx_act act, int64_t k, const fx_cpu *cpu)
 {
     const fx_matmul_kernel *best = NULL, *m;

@@ -15,7 +15,7 @@
  *
  * Q6_K does it for each half of a block. */
 #define FX_SIMD_AVX512
-#include "kernels/matmul_walk.h"
+#include "kernels/matmul_walk.inc"
 
 #define MAX_M FX_Q8_PANEL
 #define AHEAD 2048                   /* bytes that weights are fetched before they are used */
@@ -162,6 +162,8 @@ SIMD void panel(const fx_dtype type, const int M, const uint8_t *w, const uint32
 
 /* ---- Instances ---- */
 
+typedef void (*width_fn)(const uint8_t *w, const uint32_t *x, int64_t blocks, float *out);
+
 #define PANEL(T, t, M)                                                                                 \
     static void t##_##M(const uint8_t *w, const uint32_t *x, int64_t blocks, float *out)               \
     {                                                                                                  \
@@ -171,14 +173,18 @@ SIMD void panel(const fx_dtype type, const int M, const uint8_t *w, const uint32
     PANEL(T, t, 1) PANEL(T, t, 2) PANEL(T, t, 3) PANEL(T, t, 4) PANEL(T, t, 5) PANEL(T, t, 6)          \
     PANEL(T, t, 7) PANEL(T, t, 8) PANEL(T, t, 9) PANEL(T, t, 10) PANEL(T, t, 11) PANEL(T, t, 12)       \
     PANEL(T, t, 13) PANEL(T, t, 14)                                                                    \
+    static void panel_##t(const uint8_t *w, const uint32_t *x, int width, int64_t blocks, float *out)  \
+    {                                                                                                  \
+        static const width_fn fns[MAX_M + 1] = { NULL,  t##_1, t##_2,  t##_3,  t##_4,                  \
+                                                 t##_5, t##_6, t##_7,  t##_8,  t##_9,                  \
+                                                 t##_10, t##_11, t##_12, t##_13, t##_14 };             \
+                                                                                                       \
+        fns[width](w, x, blocks, out);                                                                 \
+    }                                                                                                  \
     static void run_##t(const fx_matmul_args *a, int64_t t0, int64_t t1, void *scratch)                \
     {                                                                                                  \
-        static const panel_fn fns[FX_Q8_PANEL + 1] = { NULL,  t##_1, t##_2,  t##_3,  t##_4,            \
-                                                       t##_5, t##_6, t##_7,  t##_8,  t##_9,            \
-                                                       t##_10, t##_11, t##_12, t##_13, t##_14 };       \
-                                                                                                       \
         (void)scratch;                                                                                 \
-        walk(a, t0, t1, fns);                                                                          \
+        walk(a, t0, t1, panel_##t);                                                                    \
     }
 FX_PACK_QUANT(PANELS)
 

@@ -11,6 +11,6 @@ typedef struct fx_matmul_set {
 
 extern const fx_matmul_set fx_matmul_ref;
 extern const fx_matmul_set fx_matmul_plain_avx2, fx_matmul_plain_avx512;
-extern const fx_matmul_set fx_matmul_quant_avx512;
+extern const fx_matmul_set fx_matmul_quant_avx2, fx_matmul_quant_avxvnni, fx_matmul_quant_avx512;
 
 #endif

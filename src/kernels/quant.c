@@ -1,8 +1,6 @@
 /* quant.c - reference kernel: activations to int8 blocks; the numbers are defined in quant.h. */
 #include "kernels/quant.h"
 
-#include <math.h>
-
 size_t fx_q8_bytes(int64_t n_rows, int64_t k)
 {
     return FX_ROUND_UP((size_t)n_rows * (size_t)(k / 32) * FX_Q8_WORDS * 4, 64);
@@ -24,17 +22,13 @@ static uint32_t largest(const float *x)
 static void quantize(fx_q8_block *b, const float *x)
 {
     uint32_t max = largest(x);
-    float amax = fx_f32_of_bits(max), inv;
+    float inv;
 
-    memset(b, 0, sizeof(*b));
-    if (max >= 0x7f800000u) {
-        b->d = NAN;
+    if (fx_q8_special(b, max))
         return;
-    }
-    if (amax < FX_Q8_TINY)
-        return;
-    b->d = amax / 127.0f;
+    b->d = fx_f32_of_bits(max) / 127.0f;
     inv = 1.0f / b->d;
+    b->sum = b->sum16 = 0;
     for (int i = 0; i < 32; i++) {
         /* adding 1.5 * 2^23 rounds to nearest even whatever libm does; |x * inv| < 128 */
         int32_t q = (int32_t)((x[i] * inv + 0x1.8p23f) - 0x1.8p23f);
@@ -58,23 +52,25 @@ void fx_q8_put_row(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x)
     }
 }
 
-/* A task is a panel: its rows share cache lines. */
-static int64_t tasks(const void *args) { return fx_q8_panels(((const fx_quant_args *)args)->n_rows); }
+int64_t fx_q8_tasks(const void *quant_args) { return fx_q8_panels(((const fx_quant_args *)quant_args)->n_rows); }
 
-static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
+void fx_q8_run(const fx_quant_args *a, int64_t t0, int64_t t1, fx_q8_put_fn put)
 {
-    const fx_quant_args *a = args;
-
-    (void)scratch;
     for (int64_t t = t0; t < t1; t++) {
         fx_q8_panel p = fx_q8_panel_at(a->n_rows, t);
 
         for (int64_t r = p.row0; r < p.row0 + p.width; r++)
-            fx_q8_put_row(&a->q8, a->n_rows, r, a->x.p + r * a->x.ld);
+            put(&a->q8, a->n_rows, r, a->x.p + r * a->x.ld);
     }
 }
 
+static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
+{
+    (void)scratch;
+    fx_q8_run(args, t0, t1, fx_q8_put_row);
+}
+
 static const fx_kernel rows[] = {
-    { FX_K_QUANT, FX_CPU_SCALAR, "quant_ref", tasks, run, NULL },
+    { FX_K_QUANT, FX_CPU_SCALAR, "quant_ref", fx_q8_tasks, run, NULL },
 };
 const fx_kernel_set fx_kernels_quant = { rows, FX_COUNT(rows) };

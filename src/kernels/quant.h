@@ -32,6 +32,11 @@ void fx_q8_put_row(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x)
 void fx_q8_put_row_avx2(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
 void fx_q8_put_row_avx512(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
 
+/* FX_K_QUANT with a level's put; a task is a panel. */
+typedef void (*fx_q8_put_fn)(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
+int64_t fx_q8_tasks(const void *quant_args);
+void fx_q8_run(const fx_quant_args *a, int64_t t0, int64_t t1, fx_q8_put_fn put);
+
 static inline int64_t fx_q8_panels(int64_t n_rows) { return (n_rows + FX_Q8_PANEL - 1) / FX_Q8_PANEL; }
 
 typedef struct fx_q8_panel {
@@ -67,6 +72,17 @@ typedef struct fx_q8_block {
     float d;
     int32_t sum, sum16;              /* of all, of the first 16 */
 } fx_q8_block;
+
+/* The block of 32 values whose largest |x| has the bits 'max' is special: NaN or all zeros. */
+static inline bool fx_q8_special(fx_q8_block *b, uint32_t max)
+{
+    if (max < 0x7f800000u && fx_f32_of_bits(max) >= FX_Q8_TINY)
+        return false;
+    memset(b, 0, sizeof(*b));
+    if (max >= 0x7f800000u)
+        b->d = fx_f32_of_bits(0x7fc00000u);
+    return true;
+}
 
 /* p: word 0 of the row's block in a panel of 'width' rows. */
 static inline void fx_q8_put_block(uint32_t *p, int width, const fx_q8_block *b)

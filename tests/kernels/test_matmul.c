@@ -387,6 +387,10 @@ TEST(quantized_rows_are_the_same_at_all_levels)
 {
     static const struct { put_fn put; fx_cpu_level level; } puts[] = {
         { fx_q8_put_row, FX_CPU_SCALAR },
+#if defined(__x86_64__)
+        { fx_q8_put_row_avx2, FX_CPU_AVX2 },
+        { fx_q8_put_row_avx512, FX_CPU_AVX512 },
+#endif
     };
     fx_cpu cpu = fx_cpu_detect();
     float x[1 + 320];
