@@ -23,7 +23,7 @@
 /* A block on its way through the registers. */
 typedef struct block {
     const uint8_t *quants, *scales, *d;      /* pack.h */
-    const uint32_t *x;                       /* the panel's block */
+    const uint32_t *x;                       /* the panel's block, from the first of these rows on */
 } block;
 
 SIMD __m512i bytes(uint32_t x) { return _mm512_set1_epi32((int32_t)(x * 0x01010101u)); }
@@ -50,10 +50,11 @@ SIMD __m512i group(const fx_pack p, const block *b, int g)
     return v;
 }
 
-SIMD __m512i word(const block *b, int M, int i, int r) { return _mm512_set1_epi32((int32_t)b->x[i * M + r]); }
+/* Word i of row r; W is the width of the panel. */
+SIMD __m512i word(const block *b, int W, int i, int r) { return _mm512_set1_epi32((int32_t)b->x[i * W + r]); }
 
 /* sum[r] += the groups [g0, g0 + n) */
-SIMD void dot(const fx_pack p, const int M, const block *b, int g0, int n, __m512i *sum)
+SIMD void dot(const fx_pack p, const int W, const int M, const block *b, int g0, int n, __m512i *sum)
 {
     FX_UNROLL
     for (int g = g0; g < g0 + n; g++) {
@@ -61,33 +62,33 @@ SIMD void dot(const fx_pack p, const int M, const block *b, int g0, int n, __m51
 
         FX_UNROLL
         for (int r = 0; r < M; r++)
-            sum[r] = _mm512_dpbusd_epi32(sum[r], w, word(b, M, g, r));
+            sum[r] = _mm512_dpbusd_epi32(sum[r], w, word(b, W, g, r));
     }
 }
 
 SIMD __m512 f16_at(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_load_si256((const void *)p)); }
 SIMD __m512 u8_at(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128((const void *)p))); }
 SIMD __m512 s8_at(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const void *)p))); }
-SIMD __m512 act_scale(const block *b, int M, int r) { return _mm512_castsi512_ps(word(b, M, 8, r)); }
+SIMD __m512 act_scale(const block *b, int W, int r) { return _mm512_castsi512_ps(word(b, W, 8, r)); }
 
 /* d * (q - bias): the bias goes into the starting value. */
-SIMD void block_d(const fx_pack p, const int M, const block *b, __m512 *acc)
+SIMD void block_d(const fx_pack p, const int W, const int M, const block *b, __m512 *acc)
 {
     __m512i sum[MAX_M];
     __m512 s;
 
     FX_UNROLL
     for (int r = 0; r < M; r++)
-        sum[r] = shift(word(b, M, 9, r), p.bias_shift);
-    dot(p, M, b, 0, 8, sum);
+        sum[r] = shift(word(b, W, 9, r), p.bias_shift);
+    dot(p, W, M, b, 0, 8, sum);
     s = f16_at(b->scales);
     FX_UNROLL
     for (int r = 0; r < M; r++)
-        acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s), act_scale(b, M, r), acc[r]);
+        acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s), act_scale(b, W, r), acc[r]);
 }
 
 /* s * q + m, where the panel holds the negated sum of q */
-SIMD void block_dm(const fx_pack p, const int M, const block *b, __m512 *acc)
+SIMD void block_dm(const fx_pack p, const int W, const int M, const block *b, __m512 *acc)
 {
     __m512i sum[MAX_M];
     __m512 s, neg_m;
@@ -95,7 +96,7 @@ SIMD void block_dm(const fx_pack p, const int M, const block *b, __m512 *acc)
     FX_UNROLL
     for (int r = 0; r < M; r++)
         sum[r] = _mm512_setzero_si512();
-    dot(p, M, b, 0, 8, sum);
+    dot(p, W, M, b, 0, 8, sum);
     if (p.form == FX_PACK_DM) {
         s = f16_at(b->scales);
         neg_m = _mm512_xor_ps(f16_at(b->scales + 32), _mm512_set1_ps(-0.0f));
@@ -107,13 +108,13 @@ SIMD void block_dm(const fx_pack p, const int M, const block *b, __m512 *acc)
     for (int r = 0; r < M; r++) {
         __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s);
 
-        t = _mm512_fmadd_ps(neg_m, _mm512_cvtepi32_ps(word(b, M, 9, r)), t);
-        acc[r] = _mm512_fmadd_ps(t, act_scale(b, M, r), acc[r]);
+        t = _mm512_fmadd_ps(neg_m, _mm512_cvtepi32_ps(word(b, W, 9, r)), t);
+        acc[r] = _mm512_fmadd_ps(t, act_scale(b, W, r), acc[r]);
     }
 }
 
 /* d * sc * (q - bias), a scale each for k < 16 and for the rest */
-SIMD void block_k16(const fx_pack p, const int M, const block *b, __m512 *acc)
+SIMD void block_k16(const fx_pack p, const int W, const int M, const block *b, __m512 *acc)
 {
     FX_UNROLL
     for (int half = 0; half < 2; half++) {
@@ -122,19 +123,21 @@ SIMD void block_k16(const fx_pack p, const int M, const block *b, __m512 *acc)
 
         FX_UNROLL
         for (int r = 0; r < M; r++) {
-            __m512i neg = word(b, M, 10, r);
+            __m512i neg = word(b, W, 10, r);
 
-            sum[r] = shift(half ? _mm512_sub_epi32(word(b, M, 9, r), neg) : neg, p.bias_shift);
+            sum[r] = shift(half ? _mm512_sub_epi32(word(b, W, 9, r), neg) : neg, p.bias_shift);
         }
-        dot(p, M, b, 4 * half, 4, sum);
+        dot(p, W, M, b, 4 * half, 4, sum);
         s = _mm512_mul_ps(s8_at(b->scales + 16 * half), f16_at(b->d));
         FX_UNROLL
         for (int r = 0; r < M; r++)
-            acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s), act_scale(b, M, r), acc[r]);
+            acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s), act_scale(b, W, r), acc[r]);
     }
 }
 
-SIMD void panel(const fx_dtype type, const int M, const uint8_t *w, const uint32_t *x, int64_t blocks, float *out)
+/* M rows of a panel of width W. */
+SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t *w, const uint32_t *x, int64_t blocks,
+                    float *out)
 {
     const fx_pack p = fx_pack_of(type);
     __m512 acc[MAX_M];
@@ -143,21 +146,31 @@ SIMD void panel(const fx_dtype type, const int M, const uint8_t *w, const uint32
     for (int r = 0; r < M; r++)
         acc[r] = _mm512_setzero_ps();
     for (; blocks > 0; blocks -= p.blocks, w += p.bytes)
-        for (int i = 0; i < p.blocks && i < blocks; i++, x += FX_Q8_WORDS * M) {
+        for (int i = 0; i < p.blocks && i < blocks; i++, x += FX_Q8_WORDS * W) {
             block b = { w + i * p.quant_bytes, w + p.scales_at + i * p.scale_bytes, w + p.d_at, x };
 
             for (int j = 0; j * 64 * p.blocks < p.bytes; j++)
                 _mm_prefetch((const char *)w + (i * p.bytes / p.blocks & -64) + j * 64 + AHEAD, _MM_HINT_T0);
             if (p.form == FX_PACK_D)
-                block_d(p, M, &b, acc);
+                block_d(p, W, M, &b, acc);
             else if (p.form == FX_PACK_K16)
-                block_k16(p, M, &b, acc);
+                block_k16(p, W, M, &b, acc);
             else
-                block_dm(p, M, &b, acc);
+                block_dm(p, W, M, &b, acc);
         }
     FX_UNROLL
     for (int r = 0; r < M; r++)
         _mm512_store_ps(out + r * FX_TILE, acc[r]);
+}
+
+/* Wide panels of types that need more registers go in two parts. */
+SIMD void panel(const fx_dtype type, const int W, const uint8_t *w, const uint32_t *x, int64_t blocks, float *out)
+{
+    const int M = fx_pack_of(type).form == FX_PACK_K16 && W > 10 ? (W + 1) / 2 : W;
+
+    some_rows(type, W, M, w, x, blocks, out);
+    if (M < W)
+        some_rows(type, W, W - M, w, x + M, blocks, out + M * FX_TILE);
 }
 
 /* ---- Instances ---- */
