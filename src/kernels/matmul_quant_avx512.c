@@ -67,8 +67,14 @@ SIMD void dot(const fx_pack p, const int W, const int M, const block *b, int g0,
 }
 
 SIMD __m512 f16_at(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_load_si256((const void *)p)); }
-SIMD __m512 u8_at(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128((const void *)p))); }
-SIMD __m512 s8_at(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const void *)p))); }
+SIMD __m512 u8_at(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128((const void *)p)));
+}
+SIMD __m512 s8_at(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const void *)p)));
+}
 SIMD __m512 act_scale(const block *b, int W, int r) { return _mm512_castsi512_ps(word(b, W, 8, r)); }
 
 /* d * (q - bias): the bias goes into the starting value. */
