@@ -2,7 +2,8 @@
  *
  * GGUF's "llama" is also what Mistral, SmolLM and others are converted to.  Its converter
  * reorders the rows of q and k so that neighbours rotate together; the hub's files
- * rotate halves.  MistralForCausalLM is the same network without biases. */
+ * rotate halves.  MistralForCausalLM is the same network without biases, some
+ * of them with a window; the pages behind it are kept all the same. */
 #include "models/models_int.h"
 
 static const fx_param params[] = {
@@ -60,6 +61,11 @@ static fx_status check_gguf(const fx_weights *w, fx_error *err)
     return causal ? FORNAX_OK : refuse(w, "llama.attention.causal", err);
 }
 
+static const fx_param mistral_params[] = {
+    FX_PARAM(window, I64, false, NULL, "sliding_window"),
+    { 0, FX_PARAM_I64, false, NULL, NULL },
+};
+
 static fx_status check(const fx_weights *w, const fx_model_params *p, fx_error *err)
 {
     (void)p;
@@ -77,6 +83,6 @@ const fx_arch fx_arch_llama = {
 };
 
 const fx_arch fx_arch_mistral = {
-    .name = "mistral", .hf_name = "MistralForCausalLM", .hf_rope = FX_ROPE_HALF,
-    .check = check, .block = block,
+    .name = "mistral", .hf_name = "MistralForCausalLM",
+    .params = mistral_params, .hf_rope = FX_ROPE_HALF, .block = block,
 };

@@ -152,6 +152,7 @@ static void set_attention(fx_build *b, const fx_rope *rope)
                             .head_dim = p->head_dim,
                             .v_dim = p->v_dim,
                             .scale = p->attn_scale,
+                            .window = p->window,
                             .rot_dim = p->rot_dim,
                             .style = gguf ? b->arch->gguf_rope : b->arch->hf_rope,
                             .attn_scale = rope->attn_scale };
@@ -266,6 +267,22 @@ static fx_status find_arch(const fx_weights *w, const fx_arch **out, fx_error *e
     return unknown_arch(w, name, err);
 }
 
+/* Layers that aren't plain attention over the whole context (or the model's one window). */
+static fx_status check_layer_types(const fx_weights *w, fx_error *err)
+{
+    json_t *types = fx_config_find(w, "layer_types"), *type;
+    size_t i;
+
+    json_array_foreach(types, i, type) {
+        const char *name = json_is_string(type) ? json_string_value(type) : "?";
+
+        if (strcmp(name, "full_attention"))
+            return fx_fail_param(err, FORNAX_EUNSUP, "layer_types", "%s: layer_types[%zu]: \"%s\" isn't supported",
+                                 fx_weights_path(w), i, name);
+    }
+    return FORNAX_OK;
+}
+
 /* What no architecture here does, wherever it is found. */
 static fx_status check_common(const fx_weights *w, fx_error *err)
 {
@@ -273,6 +290,7 @@ static fx_status check_common(const fx_weights *w, fx_error *err)
 
     if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
         return FORNAX_OK;
+    FX_TRY(check_layer_types(w, err));
     FX_TRY(fx_config_opt_str(w, "hidden_act", &act, err));
     if (!fx_str_is(act, "silu") && !fx_str_is(act, "swish"))
         return fx_fail_param(err, FORNAX_EUNSUP, "hidden_act", "%s: hidden_act \"%.*s\" isn't supported here",

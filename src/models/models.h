@@ -36,7 +36,8 @@ typedef struct fx_model_params {
     double eps, attn_scale;      /* of scores; 0: 1/sqrt(head_dim) */
     bool tied;                   /* output weights are the embedding table */
     bool attention_bias, mlp_bias;
-    int64_t rot_dim;             /* columns of a head that rotate; 0: all */
+    int64_t window;              /* positions that attention sees; 0: all */
+    int64_t rot_dim;             /* columns of a head that rotate */
     double rope_theta;
 } fx_model_params;
 

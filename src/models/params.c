@@ -92,6 +92,7 @@ static fx_status check_sizes(const fx_weights *w, const fx_model_params *p, fx_e
     FX_TRY(in_range(w, "feed-forward size", p->ffn, 1, 1 << 24, err));
     FX_TRY(in_range(w, "vocabulary size", p->vocab, 1, MAX_SIZE - 1, err));
     FX_TRY(in_range(w, "context length", p->context, 1, MAX_SIZE - 1, err));
+    FX_TRY(in_range(w, "window of attention", p->window, 0, MAX_SIZE - 1, err));
     FX_TRY(in_range(w, "rotated columns of a head", p->rot_dim, 0, p->head_dim, err));
     if (p->heads % p->kv_heads)
         return fx_fail(err, FORNAX_EFORMAT, "%s: expected heads to be a multiple of kv heads, found %lld and %lld",

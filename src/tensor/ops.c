@@ -90,8 +90,10 @@ static void document_attrs(fx_buf *out, uint32_t set)
         if (!(set >> k & 1))
             continue;
         fx_buf_printf(out, " `%s`", fx_attr_rows[k].text);
-        if (!fx_attr_rows[k].required)
-            fx_buf_printf(out, "=%g", fx_attr_rows[k].dflt);
+        if (!fx_attr_rows[k].required) {
+            fx_buf_putc(out, '=');
+            fx_buf_double(out, fx_attr_rows[k].dflt);
+        }
     }
 }
 

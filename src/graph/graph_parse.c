@@ -1,0 +1,697 @@
+/* graph_parse.c - reads the text that graph_print.c writes.
+ *
+ *     module  := { "graph" "@" name "{" ops "}" }  |  ops          the latter is one graph "main"
+ *     op      := [ value { "," value } "=" ] opcode [ arg { "," arg } ] { region }
+ *     arg     := value | "_" | type | dtype | string | "{" numbers "}" | name "=" scalar
+ *     region  := "{" [ value ":" type { "," value ":" type } ] ops "}"
+ *     type    := dtype [ "[" dim { "," dim } "]" ] [ "@" device ]
+ *     dim     := + - * // and parentheses over numbers and names
+ *
+ * "#" starts a comment.  An op is one line, but may go on behind a comma; braces
+ * open and close anywhere.  Every fault has its place (base/diag.h); what the builder finds
+ * wrong with an op is reported at its opcode. */
+#include "base/diag.h"
+#include "base/text.h"
+#include "graph/graph.h"
+
+typedef enum token_kind {
+    T_END,
+    T_NAME,                      /* letters, digits, '_', '.' */
+    T_VALUE,                     /* %name */
+    T_NUMBER,
+    T_STRING,
+    T_PUNCT
+} token_kind;
+
+typedef struct token {
+    token_kind kind;
+    fx_str s;                    /* VALUE without '%', STRING without quotes */
+    size_t at;
+    bool first;                  /* on its line */
+} token;
+
+#define MAX_DEPTH 16             /* of regions, and of parentheses in a dim */
+#define MAX_ARGS 4096            /* operands of an op */
+
+typedef struct parser {
+    const char *file;
+    fx_str text;
+    size_t i;
+    token t;                     /* the next token */
+    fx_module *m;
+    const fx_mem *mem;
+    fx_map values;               /* name to fx_value* */
+    fx_block *open[MAX_DEPTH];   /* blocks around the place being read */
+    int depth;
+    fx_status st;
+    fx_error *err;
+} parser;
+
+/* ---- Faults and tokens -------------------------------------------------------------------- */
+
+static bool fault(parser *p, size_t at, const char *what)
+{
+    if (p->st == FORNAX_OK)
+        p->st = fx_diag(p->err, p->file, p->text, at, "%s", what);
+    return false;
+}
+
+static bool fault_name(parser *p, const token *t, const char *what)
+{
+    if (p->st == FORNAX_OK)
+        p->st = fx_diag(p->err, p->file, p->text, t->at, "%s: %.*s", what, FX_STR_ARG(t->s));
+    return false;
+}
+
+static bool no_memory(parser *p)
+{
+    if (p->st == FORNAX_OK)
+        p->st = fx_nomem(p->err, "a graph");
+    return false;
+}
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '.'; }
+
+static char peek(const parser *p, size_t k)
+{
+    return p->i + k < p->text.n ? p->text.p[p->i + k] : 0;
+}
+
+/* Over blanks and comments; whether a line began. */
+static bool skip_blanks(parser *p)
+{
+    bool first = p->i == 0;
+
+    for (;; p->i++) {
+        char c = peek(p, 0);
+
+        if (c == '#') {
+            while (p->i < p->text.n && p->text.p[p->i] != '\n')
+                p->i++;
+            c = peek(p, 0);
+        }
+        if (c == '\n')
+            first = true;
+        else if (c != ' ' && c != '\t' && c != '\r')
+            return first;
+        if (p->i >= p->text.n)
+            return first;
+    }
+}
+
+/* A number: digits, then whatever of letters, digits and '.' may belong to one; signs after an e. */
+static size_t number_length(const parser *p)
+{
+    size_t n = 0;
+
+    while (is_word(peek(p, n)) || ((peek(p, n) == '+' || peek(p, n) == '-') && (peek(p, n - 1) | 32) == 'e'))
+        n++;
+    return n;
+}
+
+static bool next_string(parser *p)
+{
+    size_t n = 1;
+
+    while (peek(p, n) != '"') {
+        if (p->i + n >= p->text.n || peek(p, n) == '\n')
+            return fault(p, p->t.at, "the string doesn't end on its line");
+        n += peek(p, n) == '\\' ? 2 : 1;
+    }
+    p->t.kind = T_STRING;
+    p->t.s = fx_str_n(p->text.p + p->i + 1, n - 1);
+    p->i += n + 1;
+    return true;
+}
+
+/* Reads the next token into p->t; false after a fault. */
+static bool advance(parser *p)
+{
+    bool first = skip_blanks(p);
+    char c = peek(p, 0);
+    size_t n = 1, start = 0;
+
+    if (p->st != FORNAX_OK)
+        return false;
+    p->t = (token){ .kind = T_END, .at = p->i, .first = first };
+    if (p->i >= p->text.n)
+        return true;
+    if (c == '"')
+        return next_string(p);
+    if (is_letter(c) || (c == '%' && is_word(peek(p, 1)))) {
+        p->t.kind = c == '%' ? T_VALUE : T_NAME;
+        start = c == '%';
+        while (is_word(peek(p, n)))
+            n++;
+    } else if (is_digit(c)) {
+        p->t.kind = T_NUMBER;
+        n = number_length(p);
+    } else {
+        p->t.kind = T_PUNCT;
+        if (c == '/' && peek(p, 1) == '/')
+            n = 2;
+        else if (!c || !strchr("=,[](){}:@+-*", c))
+            return fault(p, p->i, "a character that means nothing here");
+    }
+    p->t.s = fx_str_n(p->text.p + p->i + start, n - start);
+    p->i += n;
+    return true;
+}
+
+static bool at_punct(const parser *p, const char *s)
+{
+    return p->t.kind == T_PUNCT && fx_str_is(p->t.s, s);
+}
+
+static bool take(parser *p, const char *s)
+{
+    return at_punct(p, s) && advance(p);
+}
+
+static bool expect(parser *p, const char *s, const char *what)
+{
+    return at_punct(p, s) ? advance(p) : fault(p, p->t.at, what);
+}
+
+/* ---- Types ---------------------------------------------------------------------------------- */
+
+static bool parse_dim(parser *p, fx_dim *out, int depth);
+
+static bool parse_dim_factor(parser *p, fx_dim *out, int depth)
+{
+    int64_t n;
+    fx_dim d;
+
+    if (depth > MAX_DEPTH)
+        return fault(p, p->t.at, "too deep");
+    if (take(p, "-")) {
+        if (!parse_dim_factor(p, &d, depth + 1))
+            return false;
+        return fx_dim_sub(p->m->arena, fx_dim_of(0), d, out) || fault(p, p->t.at, "the size is too large");
+    }
+    if (take(p, "("))
+        return parse_dim(p, out, depth + 1) && expect(p, ")", "expected )");
+    if (p->t.kind == T_NUMBER) {
+        if (!fx_parse_i64(p->t.s, &n))
+            return fault(p, p->t.at, "expected a whole number");
+        *out = fx_dim_of(n);
+        return advance(p);
+    }
+    if (p->t.kind != T_NAME)
+        return fault(p, p->t.at, "expected a size: a number or a name");
+    return fx_dim_symbol(p->m->arena, p->t.s, out) ? advance(p) : no_memory(p);
+}
+
+static bool parse_dim_term(parser *p, fx_dim *out, int depth)
+{
+    fx_dim d;
+
+    if (!parse_dim_factor(p, out, depth))
+        return false;
+    while (at_punct(p, "*") || at_punct(p, "//")) {
+        bool mul = at_punct(p, "*");
+        size_t at = p->t.at;
+
+        if (!advance(p) || !parse_dim_factor(p, &d, depth))
+            return false;
+        if (!(mul ? fx_dim_mul : fx_dim_div)(p->m->arena, *out, d, out))
+            return fault(p, at, mul ? "the size is too large" : "divided by zero, or too large");
+    }
+    return true;
+}
+
+static bool parse_dim(parser *p, fx_dim *out, int depth)
+{
+    fx_dim d;
+
+    if (!parse_dim_term(p, out, depth))
+        return false;
+    while (at_punct(p, "+") || at_punct(p, "-")) {
+        bool add = at_punct(p, "+");
+        size_t at = p->t.at;
+
+        if (!advance(p) || !parse_dim_term(p, &d, depth))
+            return false;
+        if (!(add ? fx_dim_add : fx_dim_sub)(p->m->arena, *out, d, out))
+            return fault(p, at, "the size is too large");
+    }
+    return true;
+}
+
+static bool parse_device(parser *p)
+{
+    if (p->t.kind != T_NAME || !fx_str_is(p->t.s, "cpu"))
+        return fault(p, p->t.at, "expected a device: cpu");
+    return advance(p);
+}
+
+/* p->t is the name of a dtype. */
+static bool parse_type(parser *p, fx_type *out)
+{
+    *out = (fx_type){ .device = FX_DEVICE_CPU };
+    if (p->t.kind != T_NAME || !fx_vtype_of_name(&out->dtype, p->t.s))
+        return fault_name(p, &p->t, "expected a type");
+    if (!advance(p))
+        return false;
+    if (take(p, "[")) {
+        do {
+            size_t at = p->t.at;
+
+            if (out->rank >= FX_MAX_RANK)
+                return fault(p, at, "too many axes");
+            if (!parse_dim(p, &out->dim[out->rank], 0))
+                return false;
+            if (fx_dim_is_static(out->dim[out->rank]) && out->dim[out->rank].n < 0)
+                return fault(p, at, "a size can't be negative");
+            out->rank++;
+        } while (take(p, ","));
+        if (!expect(p, "]", "expected ] or ,"))
+            return false;
+    }
+    return !take(p, "@") || parse_device(p);
+}
+
+/* ---- Arguments --------------------------------------------------------------------------------- */
+
+typedef struct arguments {
+    FX_VEC(fx_value *) in;
+    fx_attr attrs[FX_A_COUNT];
+    int n_attrs;
+    fx_type type;
+} arguments;
+
+static fx_value *value_of(parser *p, fx_str name)
+{
+    uint64_t v;
+
+    return fx_map_get(&p->values, name, &v) ? (fx_value *)(uintptr_t)v : NULL;
+}
+
+static bool parse_operand(parser *p, arguments *a)
+{
+    fx_value *v = NULL;
+    bool seen = p->t.kind != T_VALUE;
+
+    if (p->t.kind == T_VALUE) {
+        v = value_of(p, p->t.s);
+        if (!v)
+            return fault_name(p, &p->t, "no such value");
+        for (int i = 0; i < p->depth; i++)
+            seen = seen || p->open[i] == v->block;
+        if (!seen)
+            return fault_name(p, &p->t, "a value of a block that is closed");
+    }
+    if (a->n_attrs)
+        return fault(p, p->t.at, "operands come before attributes");
+    if (a->in.n >= MAX_ARGS)
+        return fault(p, p->t.at, "too many operands");
+    if (!FX_VEC_PUSH(&a->in, p->mem, v))
+        return no_memory(p);
+    return advance(p);
+}
+
+static bool parse_double(parser *p, double *out)
+{
+    bool minus = at_punct(p, "-");
+
+    if (minus && !advance(p))
+        return false;
+    if ((p->t.kind != T_NUMBER && p->t.kind != T_NAME) || !fx_parse_double(p->t.s, out))
+        return fault(p, p->t.at, "expected a number");
+    if (minus)
+        *out = -*out;
+    return advance(p);
+}
+
+static bool parse_floats(parser *p, fx_attr *a)
+{
+    FX_VEC(float) v = { NULL, 0, 0 };
+    float *copy;
+    bool ok = expect(p, "{", "expected {");
+    double x;
+
+    while (ok && !at_punct(p, "}")) {
+        ok = parse_double(p, &x) && (FX_VEC_PUSH(&v, p->mem, (float)x) || no_memory(p));
+        ok = ok && (take(p, ",") || at_punct(p, "}") || fault(p, p->t.at, "expected } or ,"));
+    }
+    ok = ok && expect(p, "}", "expected }");
+    copy = ok ? FX_ARENA_NEWN(p->m->arena, float, v.n + 1) : NULL;
+    if (copy && v.n)
+        memcpy(copy, v.at, v.n * sizeof(float));
+    a->u.v.at = copy;
+    a->u.v.n = (int64_t)v.n;
+    FX_VEC_FREE(&v, p->mem);
+    return ok && (copy || no_memory(p));
+}
+
+static int hex_digit(char c)
+{
+    return is_digit(c) ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+/* One escape of a JSON string at s[*i] (behind the backslash); false: none that is known. */
+static bool unescape(fx_str s, size_t *i, fx_buf *out)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    const char *k = s.p[*i] ? strchr(from, s.p[*i]) : NULL;
+    uint32_t rune = 0;
+    char bytes[4];
+
+    if (k) {
+        fx_buf_putc(out, to[k - from]);
+        ++*i;
+        return true;
+    }
+    if (s.p[*i] != 'u' || s.n - *i < 5)
+        return false;
+    for (int d = 1; d <= 4; d++) {
+        int h = hex_digit(s.p[*i + (size_t)d]);
+
+        if (h < 0)
+            return false;
+        rune = rune * 16 + (uint32_t)h;
+    }
+    if (rune >= 0xd800 && rune < 0xe000)
+        return false;
+    *i += 5;
+    fx_buf_add(out, bytes, fx_utf8_put(bytes, rune));
+    return true;
+}
+
+static bool parse_string(parser *p, fx_attr *a)
+{
+    fx_str s = p->t.s;
+    fx_buf b;
+    char *copy = NULL;
+    bool ok = true;
+
+    fx_buf_init(&b, p->mem);
+    for (size_t i = 0; ok && i < s.n;) {
+        if (s.p[i] != '\\') {
+            fx_buf_putc(&b, s.p[i++]);
+        } else if (i++, i >= s.n || !unescape(s, &i, &b)) {
+            ok = fault(p, p->t.at, "an escape that isn't known");
+        }
+    }
+    if (ok)
+        copy = b.failed ? NULL : fx_arena_strdup(p->m->arena, fx_buf_view(&b).p, b.n);
+    a->u.s = fx_str_n(copy, b.n);
+    fx_buf_done(&b);
+    return ok && (copy ? advance(p) : no_memory(p));
+}
+
+static bool parse_scalar(parser *p, fx_attr *a)
+{
+    bool minus;
+
+    switch (fx_attr_rows[a->key].kind) {
+    case FX_ATTR_INT:
+        minus = at_punct(p, "-");
+        if (minus && !advance(p))
+            return false;
+        if (p->t.kind != T_NUMBER || !fx_parse_i64(p->t.s, &a->u.i))
+            return fault(p, p->t.at, "expected a whole number");
+        a->u.i = minus ? -a->u.i : a->u.i;
+        return advance(p);
+    case FX_ATTR_FLOAT:
+        return parse_double(p, &a->u.f);
+    case FX_ATTR_ROPE:
+        a->u.i = fx_str_is(p->t.s, "pairs") ? FX_ROPE_PAIRS : FX_ROPE_HALF;
+        if (p->t.kind != T_NAME || (a->u.i == FX_ROPE_HALF && !fx_str_is(p->t.s, "half")))
+            return fault(p, p->t.at, "expected half or pairs");
+        return advance(p);
+    default:
+        return fault(p, p->t.at, "this attribute is written without its name");
+    }
+}
+
+/* name = scalar; the name is read, p->t is "=". */
+static bool parse_named(parser *p, const token *name, fx_attr *a)
+{
+    for (int k = 0; k < FX_A_COUNT; k++) {
+        if (fx_str_is(name->s, fx_attr_rows[k].text)) {
+            a->key = (fx_attr_key)k;
+            return advance(p) && parse_scalar(p, a);
+        }
+    }
+    return fault_name(p, name, "no such attribute");
+}
+
+static bool has_attr(fx_opcode code, fx_attr_key key)
+{
+    return fx_op_rows[code].attrs >> key & 1;
+}
+
+static bool parse_attr(parser *p, fx_opcode code, arguments *a)
+{
+    fx_attr *at = &a->attrs[a->n_attrs];
+    token name = p->t;
+
+    if (a->n_attrs >= FX_A_COUNT)
+        return fault(p, p->t.at, "too many attributes");
+    a->n_attrs++;
+    if (at_punct(p, "{")) {
+        at->key = FX_A_VALUES;
+        return parse_floats(p, at);
+    }
+    if (p->t.kind == T_STRING) {
+        at->key = FX_A_NAME;
+        return parse_string(p, at);
+    }
+    if (p->t.kind != T_NAME)
+        return fault(p, p->t.at, "expected an operand or an attribute");
+    if (peek(p, 0) == '=')
+        return advance(p) && parse_named(p, &name, at);
+    if (has_attr(code, FX_A_DTYPE)) {
+        fx_type t;
+
+        at->key = FX_A_DTYPE;
+        if (!parse_type(p, &t))
+            return false;
+        at->u.i = t.dtype;
+        return t.rank == 0 || fault(p, name.at, "expected a type without a shape");
+    }
+    at->key = FX_A_TYPE;
+    at->u.type = &a->type;
+    return parse_type(p, &a->type);
+}
+
+/* Everything behind the opcode up to a region or the end of the line. */
+static bool parse_arguments(parser *p, fx_opcode code, arguments *a)
+{
+    bool regions = fx_op_rows[code].flags & FX_OPF_REGIONS;
+
+    if (p->t.kind == T_END || p->t.first || at_punct(p, "}") || (regions && at_punct(p, "{")))
+        return true;
+    do {
+        bool operand = p->t.kind == T_VALUE || (p->t.kind == T_NAME && fx_str_is(p->t.s, "_"));
+
+        if (!(operand ? parse_operand(p, a) : parse_attr(p, code, a)))
+            return false;
+    } while (take(p, ","));
+    return p->st == FORNAX_OK;
+}
+
+/* ---- Ops ------------------------------------------------------------------------------------------- */
+
+static bool parse_ops(parser *p);
+
+static bool define(parser *p, const token *name, fx_value *v)
+{
+    bool hint = false;
+
+    if (value_of(p, name->s))
+        return fault_name(p, name, "a value of this name is there already");
+    if (!fx_map_put(&p->values, name->s, (uint64_t)(uintptr_t)v))
+        return no_memory(p);
+    for (size_t i = 0; i < name->s.n; i++)
+        hint = hint || !is_digit(name->s.p[i]);
+    if (hint) {
+        char *copy = fx_arena_strdup(p->m->arena, name->s.p, name->s.n);
+
+        if (!copy)
+            return no_memory(p);
+        v->name = fx_str_n(copy, name->s.n);
+    }
+    return true;
+}
+
+#define MAX_BLOCK_ARGS 16
+
+static fx_region *parse_region(parser *p)
+{
+    token names[MAX_BLOCK_ARGS];
+    fx_type types[MAX_BLOCK_ARGS];
+    int n = 0;
+    fx_point was = p->m->at;
+    fx_region *r;
+    fx_block *b;
+
+    if (p->depth >= MAX_DEPTH)
+        return fault(p, p->t.at, "too deep"), NULL;
+    if (!expect(p, "{", "expected {"))
+        return NULL;
+    while (p->t.kind == T_VALUE && peek(p, 0) == ':') {
+        if (n >= MAX_BLOCK_ARGS)
+            return fault(p, p->t.at, "too many arguments"), NULL;
+        names[n] = p->t;
+        if (!advance(p) || !advance(p) || !parse_type(p, &types[n]))
+            return NULL;
+        n++;
+        if (!take(p, ","))
+            break;
+    }
+    b = fx_block_new(p->m, types, n);
+    r = fx_region_new(p->m, b);
+    if (!r)
+        return no_memory(p), NULL;
+    p->open[p->depth++] = b;
+    fx_insert_at(p->m, (fx_point){ b, NULL });
+    for (int i = 0; i < n; i++) {
+        if (!define(p, &names[i], &b->args[i]))
+            return NULL;
+    }
+    if (!parse_ops(p) || !expect(p, "}", "expected } or an op"))
+        return NULL;
+    p->depth--;
+    fx_insert_at(p->m, was);
+    return r;
+}
+
+#define MAX_RESULTS 64
+
+/* Makes the op and binds its results. */
+static bool make(parser *p, fx_opcode code, size_t at, const arguments *a, fx_region *const *regions, int n_regions,
+                 const token *results, int n_results)
+{
+    fx_op *op = fx_op_make(p->m, &(fx_op_init){ .code = code, .in = a->in.at, .n_in = (int)a->in.n, .attrs = a->attrs,
+                                                .n_attrs = a->n_attrs, .regions = regions, .n_regions = n_regions });
+
+    if (!op) {
+        if (p->m->err.status == FORNAX_ENOMEM)
+            return no_memory(p);
+        return fault(p, at, p->m->err.text);
+    }
+    if (op->n_out != n_results) {
+        if (p->st == FORNAX_OK)
+            p->st = fx_diag(p->err, p->file, p->text, at, "%s has %d results, %d are named", fx_opcode_name(code),
+                            op->n_out, n_results);
+        return false;
+    }
+    for (int i = 0; i < n_results; i++) {
+        if (!define(p, &results[i], &op->out[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool parse_op(parser *p)
+{
+    token results[MAX_RESULTS];
+    fx_region *regions[4];
+    arguments a = { .n_attrs = 0 };
+    int n_results = 0, n_regions = 0;
+    fx_opcode code;
+    size_t at;
+    bool ok;
+
+    while (p->t.kind == T_VALUE) {
+        if (n_results >= MAX_RESULTS)
+            return fault(p, p->t.at, "too many results");
+        results[n_results++] = p->t;
+        if (!advance(p))
+            return false;
+        if (!take(p, ","))
+            break;
+    }
+    if (n_results && !expect(p, "=", "expected ="))
+        return false;
+    at = p->t.at;
+    if (p->t.kind != T_NAME || !fx_opcode_of_name(&code, p->t.s))
+        return fault_name(p, &p->t, "no such op");
+    ok = advance(p) && parse_arguments(p, code, &a);
+    while (ok && (fx_op_rows[code].flags & FX_OPF_REGIONS) && at_punct(p, "{")) {
+        if (n_regions == (int)FX_COUNT(regions))
+            ok = fault(p, p->t.at, "too many regions");
+        else
+            ok = (regions[n_regions++] = parse_region(p)) != NULL;
+    }
+    if (ok && p->t.kind != T_END && !p->t.first && !at_punct(p, "}"))
+        ok = fault(p, p->t.at, "expected the end of the line");
+    ok = ok && make(p, code, at, &a, regions, n_regions, results, n_results);
+    FX_VEC_FREE(&a.in, p->mem);
+    return ok;
+}
+
+static bool parse_ops(parser *p)
+{
+    while (p->st == FORNAX_OK && p->t.kind != T_END && !at_punct(p, "}")) {
+        if (!parse_op(p))
+            return false;
+    }
+    return p->st == FORNAX_OK;
+}
+
+/* ---- Graphs ------------------------------------------------------------------------------------------ */
+
+static bool parse_graph(parser *p, fx_str name, size_t at)
+{
+    fx_graph *g = fx_graph_new(p->m, name);
+    bool ok;
+
+    if (!g) {
+        if (p->m->err.status == FORNAX_ENOMEM)
+            return no_memory(p);
+        return fault(p, at, p->m->err.text);
+    }
+    fx_map_init(&p->values, p->mem);
+    p->depth = 0;
+    p->open[p->depth++] = fx_graph_body(g);
+    ok = parse_ops(p);
+    fx_map_done(&p->values);
+    if (ok && !fx_graph_output(g))
+        ok = fault(p, at, "the graph doesn't end in output");
+    return ok;
+}
+
+static bool parse_module(parser *p)
+{
+    if (!advance(p))
+        return false;
+    if (p->t.kind != T_NAME || !fx_str_is(p->t.s, "graph"))
+        return parse_graph(p, FX_STR("main"), 0) && (p->t.kind == T_END || fault(p, p->t.at, "expected an op"));
+    while (p->t.kind != T_END) {
+        token name;
+
+        if (p->t.kind != T_NAME || !fx_str_is(p->t.s, "graph"))
+            return fault(p, p->t.at, "expected graph @name {");
+        if (!advance(p) || !expect(p, "@", "expected @name"))
+            return false;
+        name = p->t;
+        if (name.kind != T_NAME)
+            return fault(p, p->t.at, "expected a name");
+        if (!advance(p) || !expect(p, "{", "expected {") || !parse_graph(p, name.s, name.at) ||
+            !expect(p, "}", "expected } or an op"))
+            return false;
+    }
+    return true;
+}
+
+fx_status fx_module_parse(fx_module **out, fx_arena *arena, const char *name, fx_str text, fx_error *err)
+{
+    parser p = { .file = name, .text = text, .mem = arena->mem, .err = err };
+    fx_error flaw = { 0 };
+
+    *out = NULL;
+    p.m = fx_module_new(arena);
+    if (!p.m)
+        return fx_nomem(err, "a graph");
+    if (!parse_module(&p))
+        return p.st == FORNAX_OK ? fx_fail(err, FORNAX_EINTERNAL, "%s: unread", name) : p.st;
+    if (fx_module_check(p.m, &flaw) != FORNAX_OK)       /* what isn't seen op by op: forked chains */
+        return fx_fail(err, FORNAX_EFORMAT, "%s: %s", name, flaw.text);
+    *out = p.m;
+    return FORNAX_OK;
+}
