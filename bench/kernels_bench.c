@@ -100,7 +100,7 @@ static void bench(const fx_matmul_kernel *m, int64_t rows, int64_t n, int64_t k,
     float *x = need((size_t)(rows * k) * 4), *y = need((size_t)(rows * n * (int64_t)copies) * 4);
     fx_q8 q8 = { need(fx_q8_bytes(rows, k)), k };
     fx_matmul_args a = { { x, k }, q8, w, tile_bytes, rows, n * (int64_t)copies, k, false,
-                         { fx_epilogue_store, { y, n * (int64_t)copies }, { NULL, 0 }, NULL, 1 } };
+                         { fx_epilogue_find(&(fx_cpu){ .level = m->level }), { y, n * (int64_t)copies }, { NULL, 0 }, NULL, 1 } };
     size_t room = m->scratch_bytes ? m->scratch_bytes(&a) : 0;
     void *scratch = need(room + 64);
     double best = 1e9;

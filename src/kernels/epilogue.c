@@ -1,7 +1,7 @@
 /* epilogue.c - the standard end of a product's tile: y = scale * acc (+ bias) (+ residual).
  *
  * Each operation is rounded by itself, so every level gives the same bits. */
-#include "kernels/kernels.h"
+#include "kernels/epilogue.h"
 
 void fx_epilogue_store(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0,
                        int64_t n)
@@ -20,4 +20,16 @@ void fx_epilogue_store(const fx_epilogue *e, const float *acc, int64_t ld, int64
             y[i] = v;
         }
     }
+}
+
+fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu)
+{
+#if defined(__x86_64__)
+    if (cpu->level == FX_CPU_AVX512)
+        return fx_epilogue_store_avx512;
+    if (cpu->level == FX_CPU_AVX2)
+        return fx_epilogue_store_avx2;
+#endif
+    (void)cpu;
+    return fx_epilogue_store;
 }

@@ -73,9 +73,12 @@ const fx_matmul_kernel *fx_matmul_at(size_t i);
 /* Bytes of quantized activations for n_rows rows of k, and for any number up to n_rows. */
 size_t fx_q8_bytes(int64_t n_rows, int64_t k);
 
-/* The standard epilogue: y = scale * acc (+ bias) (+ residual), of the level. For paired
- * weights the kernel calls it with silu(gate)*up already formed. */
+/* The standard epilogue: y = scale * acc (+ bias) (+ residual), each operation rounded: the
+ * same bits at all levels. For paired weights the kernel calls it with silu(gate)*up formed. */
+typedef void (*fx_epilogue_fn)(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m,
+                               int64_t col0, int64_t n);
 void fx_epilogue_store(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0,
                        int64_t n);
+fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu);
 
 #endif

@@ -149,7 +149,7 @@ static void bind_slot(fx_exec *x, exec_launch *e, const bind_row *b)
         a->tile_bytes = w->tile_bytes;
         a->paired = x->plan.weights[r->index].paired;
         if (!a->epi.fn)
-            a->epi.fn = fx_epilogue_store;
+            a->epi.fn = fx_epilogue_find(&x->program->cpu);
         break;
     }
     }

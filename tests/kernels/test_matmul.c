@@ -129,7 +129,7 @@ static void compute(const problem *p, int64_t row0, int64_t m, int64_t cut, floa
             fx_q8_put_row(&q8, m, r, x + 1 + r * x_ld);
     }
     a = (fx_matmul_args){ { x + 1, x_ld }, q8, p->tiles, p->tile_bytes, m, p->n, p->k, p->paired,
-                          { fx_epilogue_store, { y, ld }, { NULL, 0 }, NULL, 1 } };
+                          { fx_epilogue_find(&(fx_cpu){ .level = k->level }), { y, ld }, { NULL, 0 }, NULL, 1 } };
     tasks = fx_matmul_tasks(&a);
     scratch = aligned(k->scratch_bytes ? k->scratch_bytes(&a) : 0);
     k->run(&a, 0, FX_MIN(cut, tasks), scratch);
@@ -262,6 +262,24 @@ static void check_rows(const problem *p, int64_t row0, int64_t m, int64_t cut)
     free(y);
 }
 
+/* A level is one set of bits, whichever of its rows runs. */
+TEST(kernels_of_one_level_agree)
+{
+    for (size_t i = 0; i < fx_matmul_count(); i++)
+        for (size_t j = 0; j < i; j++) {
+            const fx_matmul_kernel *a = fx_matmul_at(i), *b = fx_matmul_at(j);
+            problem p;
+
+            if (a->weight != b->weight || a->act != b->act || a->level != b->level || !runs_here(a) || !runs_here(b))
+                continue;
+            p = make(a, 1, 40, 768, false);
+            compute(&p, 0, 1, INT64_MAX, p.y0, p.n);
+            p.kernel = b;
+            check_rows(&p, 0, 1, INT64_MAX);
+            done(&p);
+        }
+}
+
 static void check_contract(const fx_matmul_kernel *kernel, int64_t n, int64_t k, bool paired)
 {
     enum { ROWS = 80 };
@@ -303,6 +321,52 @@ TEST(a_row_is_the_same_in_a_long_prefill)
             compute(&p, r, 1, INT64_MAX, p.y0 + r * p.n, p.n);
         check_rows(&p, 0, 300, 1);
         done(&p);
+    }
+}
+
+/* ---- Epilogue ---- */
+
+enum { EPI_ROWS = 5, EPI_LD = 40 };
+
+static void check_epilogue(fx_epilogue_fn fn, int64_t n, bool with_bias, bool with_residual)
+{
+    float acc[EPI_ROWS * 16], bias[EPI_LD], res[EPI_ROWS * EPI_LD], y[EPI_ROWS * EPI_LD], want;
+    fx_epilogue e = { fn, { y, EPI_LD }, { with_residual ? res : NULL, EPI_LD }, with_bias ? bias : NULL, 0.3f };
+
+    for (int i = 0; i < EPI_ROWS * EPI_LD; i++) {
+        y[i] = 7;
+        res[i] = uniform();
+        bias[i % EPI_LD] = uniform();
+        acc[i % (EPI_ROWS * 16)] = uniform();
+    }
+    fn(&e, acc, 16, 1, EPI_ROWS - 1, 3, n);
+    for (int r = 0; r < EPI_ROWS; r++)
+        for (int c = 0; c < EPI_LD; c++) {
+            bool inside = r >= 1 && c >= 3 && c < 3 + n;
+
+            want = 7;
+            if (inside) {
+                want = 0.3f * acc[(r - 1) * 16 + c - 3];
+                want = with_bias ? want + bias[c] : want;
+                want = with_residual ? want + res[r * EPI_LD + c] : want;
+            }
+            CHECK_EQ_I64(fx_f32_bits(y[r * EPI_LD + c]), fx_f32_bits(want));
+        }
+}
+
+TEST(epilogues_scale_then_add_bias_then_residual)
+{
+    static const fx_cpu_level levels[] = { FX_CPU_SCALAR, FX_CPU_AVX2, FX_CPU_AVX512 };
+    fx_cpu best = fx_cpu_detect();
+
+    for (size_t l = 0; l < FX_COUNT(levels); l++) {
+        fx_cpu cpu = { .level = levels[l] };
+
+        if (levels[l] > best.level || (best.level == FX_CPU_NEON && l > 0))
+            continue;
+        for (int64_t n = 1; n <= 16; n++)
+            for (int flags = 0; flags < 4; flags++)
+                check_epilogue(fx_epilogue_find(&cpu), n, flags & 1, flags & 2);
     }
 }
 
