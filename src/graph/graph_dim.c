@@ -122,40 +122,40 @@ static fx_dim fold(const fx_poly *p)
 
 static fx_poly *new_poly(fx_arena *a, int n_terms)
 {
-    if (n_terms > MAX_TERMS)
-        return NULL;
     return fx_arena_alloc(a, sizeof(fx_poly) + (size_t)n_terms * sizeof(term));
 }
 
-static bool one_term(fx_arena *a, int64_t coef, int n, const factor *const *factors, fx_dim *out)
+static fx_status one_term(fx_arena *a, int64_t coef, int n, const factor *const *factors, fx_dim *out)
 {
     fx_poly *p = new_poly(a, 1);
 
     if (!p)
-        return false;
+        return FORNAX_ENOMEM;
     p->terms[0] = (term){ coef, n, factors };
     p->n = coef != 0;
     *out = fold(p);
-    return true;
+    return FORNAX_OK;
 }
 
-static bool one_factor(fx_arena *a, factor f, fx_dim *out)
+static fx_status one_factor(fx_arena *a, factor f, fx_dim *out)
 {
     factor *copy = FX_ARENA_NEW(a, factor);
     const factor **list = FX_ARENA_NEWN(a, const factor *, 1);
 
     if (!copy || !list)
-        return false;
+        return FORNAX_ENOMEM;
     *copy = f;
     list[0] = copy;
     return one_term(a, 1, 1, list, out);
 }
 
-bool fx_dim_symbol(fx_arena *a, fx_str name, fx_dim *out)
+fx_status fx_dim_symbol(fx_arena *a, fx_str name, fx_dim *out)
 {
     char *copy = fx_arena_strdup(a, name.p, name.n);
 
-    return copy && one_factor(a, (factor){ { copy, name.n }, NULL, NULL }, out);
+    if (!copy)
+        return FORNAX_ENOMEM;
+    return one_factor(a, (factor){ { copy, name.n }, NULL, NULL }, out);
 }
 
 bool fx_dim_is_symbol(fx_dim d, fx_str *name)
@@ -168,15 +168,18 @@ bool fx_dim_is_symbol(fx_dim d, fx_str *name)
 }
 
 /* x + sign * y: a merge of two sorted lists. */
-static bool add_scaled(fx_arena *a, fx_dim x, fx_dim y, int64_t sign, fx_dim *out)
+static fx_status add_scaled(fx_arena *a, fx_dim x, fx_dim y, int64_t sign, fx_dim *out)
 {
     term rx, ry;
     int nx, ny, i = 0, j = 0, n = 0;
     const term *tx = terms_of(&x, &rx, &nx), *ty = terms_of(&y, &ry, &ny);
-    fx_poly *p = new_poly(a, nx + ny);
+    fx_poly *p;
 
+    if (nx + ny > MAX_TERMS)
+        return FORNAX_EFORMAT;
+    p = new_poly(a, nx + ny);
     if (!p)
-        return false;
+        return FORNAX_ENOMEM;
     while (i < nx || j < ny) {
         int c = i == nx ? 1 : j == ny ? -1 : cmp_product(&tx[i], &ty[j]);
         term t = c <= 0 ? tx[i++] : (term){ 0, ty[j].n, ty[j].factors };
@@ -184,43 +187,45 @@ static bool add_scaled(fx_arena *a, fx_dim x, fx_dim y, int64_t sign, fx_dim *ou
 
         if (c >= 0) {
             if (!mul64(ty[j++].coef, sign, &more) || !add64(t.coef, more, &t.coef))
-                return false;
+                return FORNAX_EFORMAT;
         }
         if (t.coef)
             p->terms[n++] = t;
     }
     p->n = n;
     *out = fold(p);
-    return true;
+    return FORNAX_OK;
 }
 
-bool fx_dim_add(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out)
+fx_status fx_dim_add(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out)
 {
     if (!x.sym && !y.sym) {
         int64_t n;
 
         if (!add64(x.n, y.n, &n))
-            return false;
+            return FORNAX_EFORMAT;
         *out = fx_dim_of(n);
-        return true;
+        return FORNAX_OK;
     }
     return add_scaled(a, x, y, 1, out);
 }
 
-bool fx_dim_sub(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out)
+fx_status fx_dim_sub(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out)
 {
     return add_scaled(a, x, y, -1, out);
 }
 
 /* The product of two terms: coefficients multiply, sorted factors merge. */
-static bool mul_terms(fx_arena *a, const term *x, const term *y, fx_dim *out)
+static fx_status mul_terms(fx_arena *a, const term *x, const term *y, fx_dim *out)
 {
     int n = x->n + y->n, i = 0, j = 0;
     const factor **list = FX_ARENA_NEWN(a, const factor *, (size_t)n + 1);
     int64_t coef;
 
-    if (!list || !mul64(x->coef, y->coef, &coef))
-        return false;
+    if (!list)
+        return FORNAX_ENOMEM;
+    if (!mul64(x->coef, y->coef, &coef))
+        return FORNAX_EFORMAT;
     for (int k = 0; k < n; k++) {
         bool from_x = j == y->n || (i < x->n && cmp_factor(x->factors[i], y->factors[j]) <= 0);
 
@@ -229,7 +234,7 @@ static bool mul_terms(fx_arena *a, const term *x, const term *y, fx_dim *out)
     return one_term(a, coef, n, list, out);
 }
 
-bool fx_dim_mul(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out)
+fx_status fx_dim_mul(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out)
 {
     term rx, ry;
     int nx, ny;
@@ -238,12 +243,12 @@ bool fx_dim_mul(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out)
 
     for (int i = 0; i < nx; i++) {
         for (int j = 0; j < ny; j++) {
-            if (!mul_terms(a, &tx[i], &ty[j], &part) || !fx_dim_add(a, sum, part, &sum))
-                return false;
+            FX_TRY(mul_terms(a, &tx[i], &ty[j], &part));
+            FX_TRY(fx_dim_add(a, sum, part, &sum));
         }
     }
     *out = sum;
-    return true;
+    return FORNAX_OK;
 }
 
 /* x / y where y's product divides x's and its coefficient divides x's; false if it doesn't. */
@@ -265,59 +270,74 @@ static bool divide_term(const term *x, const term *y, const factor **list, int *
 }
 
 /* num // den as a factor of its own. */
-static bool quotient(fx_arena *a, fx_dim num, fx_dim den, fx_dim *out)
+static fx_status quotient(fx_arena *a, fx_dim num, fx_dim den, fx_dim *out)
 {
     fx_dim *copy = FX_ARENA_NEWN(a, fx_dim, 2);
 
     if (!copy)
-        return false;
+        return FORNAX_ENOMEM;
     copy[0] = num;
     copy[1] = den;
     return one_factor(a, (factor){ { "", 0 }, &copy[0], &copy[1] }, out);
 }
 
-bool fx_dim_div(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out)
+/* x as whole * y + rest, term by term; only a y of one term comes out of any. */
+static fx_status split_terms(fx_arena *a, fx_dim x, fx_dim y, fx_dim *whole, fx_dim *rest)
 {
     term rx, ry;
     int nx, ny;
     const term *tx = terms_of(&x, &rx, &nx), *ty = terms_of(&y, &ry, &ny);
-    fx_dim whole = fx_dim_of(0), rest = fx_dim_of(0), part;
+    fx_dim part;
 
-    if (ny == 0)
-        return false;
+    *whole = *rest = fx_dim_of(0);
     for (int i = 0; i < nx; i++) {
         const factor **list = FX_ARENA_NEWN(a, const factor *, (size_t)tx[i].n + 1);
         int64_t coef;
         int n;
 
         if (!list)
-            return false;
+            return FORNAX_ENOMEM;
         if (ny == 1 && divide_term(&tx[i], &ty[0], list, &n, &coef)) {
-            if (!one_term(a, coef, n, list, &part) || !fx_dim_add(a, whole, part, &whole))
-                return false;
-        } else if (!one_term(a, tx[i].coef, tx[i].n, tx[i].factors, &part) || !fx_dim_add(a, rest, part, &rest)) {
-            return false;
+            FX_TRY(one_term(a, coef, n, list, &part));
+            FX_TRY(fx_dim_add(a, *whole, part, whole));
+        } else {
+            FX_TRY(one_term(a, tx[i].coef, tx[i].n, tx[i].factors, &part));
+            FX_TRY(fx_dim_add(a, *rest, part, rest));
         }
     }
-    if (!y.sym && (!rest.sym || rest.sym->terms[rest.sym->n - 1].n == 0)) {
-        /* The constant of the rest: its whole multiples of y come out too. */
-        int64_t c = rest.sym ? rest.sym->terms[rest.sym->n - 1].coef : rest.n, q;
+    return FORNAX_OK;
+}
 
-        if (y.n == -1 && c == INT64_MIN)
-            return false;
-        q = floor_div(c, y.n);
-        if (!fx_dim_add(a, whole, fx_dim_of(q), &whole) || !fx_dim_sub(a, rest, fx_dim_of(q * y.n), &rest))
-            return false;
-        if (!rest.sym) {                        /* 0 <= rest / y < 1 */
-            *out = whole;
-            return true;
-        }
-    }
-    if (fx_dim_eq(rest, fx_dim_of(0))) {
+/* Takes the multiples of y out of the rest's constant, so that 0 <= constant / y < 1. */
+static fx_status split_constant(fx_arena *a, int64_t y, fx_dim *whole, fx_dim *rest)
+{
+    term room;
+    int n;
+    const term *t = terms_of(rest, &room, &n);
+    int64_t c = n && t[n - 1].n == 0 ? t[n - 1].coef : 0, q;
+
+    if (y == -1 && c == INT64_MIN)
+        return FORNAX_EFORMAT;
+    q = floor_div(c, y);
+    FX_TRY(fx_dim_add(a, *whole, fx_dim_of(q), whole));
+    return fx_dim_sub(a, *rest, fx_dim_of(q * y), rest);
+}
+
+fx_status fx_dim_div(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out)
+{
+    fx_dim whole, rest, part;
+
+    if (!y.sym && y.n == 0)
+        return FORNAX_EFORMAT;
+    FX_TRY(split_terms(a, x, y, &whole, &rest));
+    if (!y.sym)
+        FX_TRY(split_constant(a, y.n, &whole, &rest));
+    if (!rest.sym && (!y.sym || rest.n == 0)) {
         *out = whole;
-        return true;
+        return FORNAX_OK;
     }
-    return quotient(a, rest, y, &part) && fx_dim_add(a, whole, part, out);
+    FX_TRY(quotient(a, rest, y, &part));
+    return fx_dim_add(a, whole, part, out);
 }
 
 static bool eval_factor(const factor *f, fx_dim_lookup lookup, void *user, int64_t *out)

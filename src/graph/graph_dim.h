@@ -5,12 +5,15 @@
  * degree and name, so that equal expressions compare equal: x+1+1 == x+2.
  *
  *     fx_dim x, y;
- *     fx_dim_symbol(arena, FX_STR("x"), &x) && fx_dim_add(arena, x, fx_dim_of(1), &y)
+ *     FX_TRY(fx_dim_symbol(arena, FX_STR("x"), &x));
+ *     FX_TRY(fx_dim_add(arena, x, fx_dim_of(1), &y));
  *
- * The makers return false when memory ran out or a coefficient leaves 64 bits. */
+ * The makers return FORNAX_ENOMEM when memory ran out, FORNAX_EFORMAT when a coefficient leaves
+ * 64 bits or a divisor is 0 (without a sentence: callers know what they were making). */
 #ifndef FX_GRAPH_DIM_H
 #define FX_GRAPH_DIM_H
 
+#include "base/status.h"
 #include "base/str.h"
 
 typedef struct fx_poly fx_poly;
@@ -21,15 +24,15 @@ typedef struct fx_dim {
 
 static inline fx_dim fx_dim_of(int64_t n) { return (fx_dim){ n, NULL }; }
 static inline bool fx_dim_is_static(fx_dim d) { return !d.sym; }
-bool fx_dim_symbol(fx_arena *a, fx_str name, fx_dim *out);
+fx_status fx_dim_symbol(fx_arena *a, fx_str name, fx_dim *out);
 /* The name if d is nothing but a name. */
 bool fx_dim_is_symbol(fx_dim d, fx_str *name);
 
-bool fx_dim_add(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
-bool fx_dim_sub(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
-bool fx_dim_mul(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
+fx_status fx_dim_add(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
+fx_status fx_dim_sub(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
+fx_status fx_dim_mul(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
 /* Floor division.  Terms that y divides come out of it: (4*x+6)//4 == x+1.  y may not be 0. */
-bool fx_dim_div(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
+fx_status fx_dim_div(fx_arena *a, fx_dim x, fx_dim y, fx_dim *out);
 
 bool fx_dim_eq(fx_dim x, fx_dim y);
 /* Order of canonical forms, for sorting. */

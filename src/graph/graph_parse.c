@@ -175,12 +175,21 @@ static bool expect(parser *p, const char *s, const char *what)
     return at_punct(p, s) ? advance(p) : fault(p, p->t.at, what);
 }
 
+/* Whether a size could be computed; 'why' if it is the text's fault. */
+static bool dim_made(parser *p, fx_status st, size_t at, const char *why)
+{
+    if (st == FORNAX_ENOMEM)
+        return no_memory(p);
+    return st == FORNAX_OK || fault(p, at, why);
+}
+
 /* ---- Types ---------------------------------------------------------------------------------- */
 
 static bool parse_dim(parser *p, fx_dim *out, int depth);
 
 static bool parse_dim_factor(parser *p, fx_dim *out, int depth)
 {
+    size_t at = p->t.at;
     int64_t n;
     fx_dim d;
 
@@ -189,7 +198,7 @@ static bool parse_dim_factor(parser *p, fx_dim *out, int depth)
     if (take(p, "-")) {
         if (!parse_dim_factor(p, &d, depth + 1))
             return false;
-        return fx_dim_sub(p->m->arena, fx_dim_of(0), d, out) || fault(p, p->t.at, "the size is too large");
+        return dim_made(p, fx_dim_sub(p->m->arena, fx_dim_of(0), d, out), at, "the size is too large");
     }
     if (take(p, "("))
         return parse_dim(p, out, depth + 1) && expect(p, ")", "expected )");
@@ -201,7 +210,7 @@ static bool parse_dim_factor(parser *p, fx_dim *out, int depth)
     }
     if (p->t.kind != T_NAME)
         return fault(p, p->t.at, "expected a size: a number or a name");
-    return fx_dim_symbol(p->m->arena, p->t.s, out) ? advance(p) : no_memory(p);
+    return dim_made(p, fx_dim_symbol(p->m->arena, p->t.s, out), at, "no name") && advance(p);
 }
 
 static bool parse_dim_term(parser *p, fx_dim *out, int depth)
@@ -216,8 +225,9 @@ static bool parse_dim_term(parser *p, fx_dim *out, int depth)
 
         if (!advance(p) || !parse_dim_factor(p, &d, depth))
             return false;
-        if (!(mul ? fx_dim_mul : fx_dim_div)(p->m->arena, *out, d, out))
-            return fault(p, at, mul ? "the size is too large" : "divided by zero, or too large");
+        if (!dim_made(p, (mul ? fx_dim_mul : fx_dim_div)(p->m->arena, *out, d, out), at,
+                      mul ? "the size is too large" : "divided by zero, or too large"))
+            return false;
     }
     return true;
 }
@@ -234,8 +244,8 @@ static bool parse_dim(parser *p, fx_dim *out, int depth)
 
         if (!advance(p) || !parse_dim_term(p, &d, depth))
             return false;
-        if (!(add ? fx_dim_add : fx_dim_sub)(p->m->arena, *out, d, out))
-            return fault(p, at, "the size is too large");
+        if (!dim_made(p, (add ? fx_dim_add : fx_dim_sub)(p->m->arena, *out, d, out), at, "the size is too large"))
+            return false;
     }
     return true;
 }

@@ -267,6 +267,14 @@ static bool rule_gather(fx_module *m, fx_op *op)
 
 /* ---- Views and layout ------------------------------------------------------------------------------- */
 
+/* Whether a size could be computed. */
+static bool dim_made(fx_module *m, const fx_op *op, fx_status st)
+{
+    if (st == FORNAX_ENOMEM)
+        return fx_module_fail(m, st, "no memory for a graph");
+    return st == FORNAX_OK || bad(m, op, "a size is too large");
+}
+
 static bool rule_concat(fx_module *m, fx_op *op)
 {
     int64_t axis = fx_op_i(op, FX_A_AXIS);
@@ -288,8 +296,8 @@ static bool rule_concat(fx_module *m, fx_op *op)
             if (k != axis && !fx_dim_eq(t->dim[k], y.dim[k]))
                 return bad(m, op, "operands may differ only along the axis");
         }
-        if (!fx_dim_add(m->arena, y.dim[axis], t->dim[axis], &y.dim[axis]))
-            return bad(m, op, "its sizes are too large to add");
+        if (!dim_made(m, op, fx_dim_add(m->arena, y.dim[axis], t->dim[axis], &y.dim[axis])))
+            return false;
     }
     return set_out(op, 0, y);
 }
@@ -308,14 +316,12 @@ static bool rule_slice(fx_module *m, fx_op *op)
     return set_out(op, 0, y);
 }
 
-static bool count_elements(fx_arena *a, const fx_type *t, fx_dim *out)
+static fx_status count_elements(fx_arena *a, const fx_type *t, fx_dim *out)
 {
     *out = fx_dim_of(1);
-    for (int i = 0; i < t->rank; i++) {
-        if (!fx_dim_mul(a, *out, t->dim[i], out))
-            return false;
-    }
-    return true;
+    for (int i = 0; i < t->rank; i++)
+        FX_TRY(fx_dim_mul(a, *out, t->dim[i], out));
+    return FORNAX_OK;
 }
 
 static bool rule_reshape(fx_module *m, fx_op *op)
@@ -325,7 +331,9 @@ static bool rule_reshape(fx_module *m, fx_op *op)
 
     if (x->dtype != y->dtype || x->dtype == FX_CHAIN || x->dtype == FX_Q8_ACT || fx_dtype_is_quant(x->dtype))
         return bad(m, op, "changes shapes of plain numbers, not types");
-    if (!count_elements(m->arena, x, &nx) || !count_elements(m->arena, y, &ny) || !fx_dim_eq(nx, ny))
+    if (!dim_made(m, op, count_elements(m->arena, x, &nx)) || !dim_made(m, op, count_elements(m->arena, y, &ny)))
+        return false;
+    if (!fx_dim_eq(nx, ny))
         return bad(m, op, "the new shape has another number of elements");
     return set_out(op, 0, *y);
 }

@@ -135,7 +135,7 @@ static fx_value *input(fx_build *b, const char *name, const char *axis)
     fx_dim n;
     fx_type t;
 
-    if (!fx_dim_symbol(b->nn.m->arena, fx_str_of(axis), &n))
+    if (fx_dim_symbol(b->nn.m->arena, fx_str_of(axis), &n) != FORNAX_OK)
         return fx_module_fail(b->nn.m, FORNAX_ENOMEM, "no memory for a graph");
     t = fx_type1(FX_I32, n);
     return FX_OP1(b->nn.m, INPUT, FX_NOIN, FX_ATTRS(FX_AT(TYPE, &t)), .name = fx_str_of(name));
