@@ -162,6 +162,24 @@ void fx_buf_double(fx_buf *b, double x)
     fx_buf_add(b, text, (size_t)FX_MAX(n, 0));
 }
 
+void fx_buf_float(fx_buf *b, float x)
+{
+    char text[40];
+    double back;
+    int n = 0;
+
+    if (!isfinite(x)) {
+        fx_buf_double(b, (double)x);
+        return;
+    }
+    for (int digits = isnormal(x) || x == 0 ? 6 : 1; digits <= 9; digits++) {
+        n = fx_format(text, sizeof(text), "%.*g", digits, (double)x);
+        if (n > 0 && fx_parse_double(fx_str_n(text, (size_t)n), &back) && (float)back == x)
+            break;
+    }
+    fx_buf_add(b, text, (size_t)FX_MAX(n, 0));
+}
+
 static void json_escape(fx_buf *b, unsigned char c)
 {
     static const char names[] = "btn?fr";       /* 8..13 */

@@ -56,6 +56,8 @@ void fx_buf_str(fx_buf *b, fx_str s);
 void fx_buf_printf(fx_buf *b, const char *fmt, ...) FX_PRINTF(2, 3);
 /* Locale-independent, shortest text that reads back as the same double. */
 void fx_buf_double(fx_buf *b, double x);
+/* ... as the same float: 0.1f gives 0.1. */
+void fx_buf_float(fx_buf *b, float x);
 /* As the inside of a JSON string (no quotes around); invalid UTF-8 becomes U+FFFD. */
 void fx_buf_json(fx_buf *b, fx_str s);
 static inline fx_str fx_buf_view(const fx_buf *b) { return (fx_str){ b->p ? b->p : "", b->n }; }

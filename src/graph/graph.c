@@ -7,7 +7,8 @@
 #include "graph/graph.h"
 
 #include <stdarg.h>
-#include <stdio.h>
+
+#include "base/text.h"
 
 fx_module *fx_module_new(fx_arena *arena)
 {
@@ -33,7 +34,7 @@ void *fx_module_fail(fx_module *m, fx_status st, const char *fmt, ...)
     if (m->failed)
         return NULL;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    fx_vformat(text, sizeof(text), fmt, ap);
     va_end(ap);
     m->failed = true;
     fx_fail(&m->err, st, "%s", text);

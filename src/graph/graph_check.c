@@ -73,7 +73,8 @@ static fx_status check_types(checker *c, fx_op *op)
     memcpy(out, op->out, (size_t)op->n_out * sizeof(*out));
     op->out = out;
     if (!fx_shape_infer(&scratch, op))
-        st = fx_fail(c->err, FORNAX_EINTERNAL, "graph %.*s: %s", FX_STR_ARG(c->g->name), scratch.err.text);
+        st = fx_fail(c->err, scratch.err.status == FORNAX_ENOMEM ? FORNAX_ENOMEM : FORNAX_EINTERNAL, "graph %.*s: %s",
+                     FX_STR_ARG(c->g->name), scratch.err.text);
     op->out = was;
     for (int i = 0; i < op->n_out && st == FORNAX_OK; i++) {
         if (!fx_type_eq(&out[i].type, &op->out[i].type))

@@ -701,7 +701,7 @@ fx_status fx_module_parse(fx_module **out, fx_arena *arena, const char *name, fx
     if (!parse_module(&p))
         return p.st == FORNAX_OK ? fx_fail(err, FORNAX_EINTERNAL, "%s: unread", name) : p.st;
     if (fx_module_check(p.m, &flaw) != FORNAX_OK)       /* what isn't seen op by op: forked chains */
-        return fx_fail(err, FORNAX_EFORMAT, "%s: %s", name, flaw.text);
+        return fx_fail(err, flaw.status == FORNAX_ENOMEM ? FORNAX_ENOMEM : FORNAX_EFORMAT, "%s: %s", name, flaw.text);
     *out = p.m;
     return FORNAX_OK;
 }

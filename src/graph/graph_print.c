@@ -142,7 +142,7 @@ static void print_attr(printer *p, const fx_attr *a)
         fx_buf_putc(p->out, '{');
         for (int64_t i = 0; i < a->u.v.n; i++) {
             fx_buf_puts(p->out, i ? ", " : "");
-            fx_buf_double(p->out, (double)a->u.v.at[i]);
+            fx_buf_float(p->out, a->u.v.at[i]);
         }
         fx_buf_putc(p->out, '}');
         break;

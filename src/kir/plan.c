@@ -153,48 +153,48 @@ static void print_refs(const fx_plan *p, const fx_ref *r, size_t n, fx_buf *out)
     }
 }
 
-static void put(fx_buf *out, const char *name, double x)
+static void put(fx_buf *out, const char *name, float x)
 {
     fx_buf_printf(out, " %s=", name);
-    fx_buf_double(out, x);
+    fx_buf_float(out, x);
 }
 
 static void print_args(const fx_launch *l, fx_buf *out)
 {
     switch (l->op) {
     case FX_L_RMSNORM:
-        put(out, "eps", (double)l->args.rmsnorm.eps);
+        put(out, "eps", l->args.rmsnorm.eps);
         if (l->args.rmsnorm.w_offset != 0)
-            put(out, "offset", (double)l->args.rmsnorm.w_offset);
+            put(out, "offset", l->args.rmsnorm.w_offset);
         if (l->args.rmsnorm.n_groups != 1)
-            put(out, "groups", (double)l->args.rmsnorm.n_groups);
+            put(out, "groups", (float)l->args.rmsnorm.n_groups);
         break;
     case FX_L_EMBED:
         if (l->args.embed.scale != 1)
-            put(out, "scale", (double)l->args.embed.scale);
+            put(out, "scale", l->args.embed.scale);
         break;
     case FX_L_MATMUL:
         if (l->args.matmul.epi.scale != 1)
-            put(out, "scale", (double)l->args.matmul.epi.scale);
+            put(out, "scale", l->args.matmul.epi.scale);
         break;
     case FX_L_ROPE_STORE:
         fx_buf_printf(out, " heads=%d/%d dim=%d/%d rot=%d%s", l->args.rope_store.heads, l->args.rope_store.kv_heads,
                       l->args.rope_store.head_dim, l->args.rope_store.v_dim, l->args.rope_store.rot_dim,
                       l->args.rope_store.style == FX_ROPE_PAIRS ? " pairs" : "");
         if (l->args.rope_store.attn_scale != 1)
-            put(out, "attn_scale", (double)l->args.rope_store.attn_scale);
+            put(out, "attn_scale", l->args.rope_store.attn_scale);
         break;
     case FX_L_ATTEND:
         fx_buf_printf(out, " heads=%d/%d dim=%d/%d", l->args.attend.heads, l->args.attend.kv_heads,
                       l->args.attend.head_dim, l->args.attend.v_dim);
-        put(out, "scale", (double)l->args.attend.scale);
+        put(out, "scale", l->args.attend.scale);
         if (l->args.attend.window)
             fx_buf_printf(out, " window=%d", l->args.attend.window);
         if (l->args.attend.softcap != 0)
-            put(out, "softcap", (double)l->args.attend.softcap);
+            put(out, "softcap", l->args.attend.softcap);
         break;
     case FX_L_SCALE:
-        put(out, "factor", (double)l->args.map.alpha);
+        put(out, "factor", l->args.map.alpha);
         break;
     default:
         break;
