@@ -291,8 +291,11 @@ typedef struct fornax_top_logprob {
 
 typedef enum fornax_event_kind {
     FORNAX_EVENT_TOKEN = 1,   /* one sampled token of one choice; text may be empty while a
-                                 character or a possible stop string is incomplete          */
-    FORNAX_EVENT_FINISH,      /* a choice ended; text is what was still held back            */
+                                 character or a possible stop string is incomplete. A token
+                                 that ends the choice (end token, stop id) has no such event:
+                                 it is no text and has no logprob, but counts as generated  */
+    FORNAX_EVENT_FINISH,      /* a choice ended; text is what was still held back, token the
+                                 end token or stop id that ended it, or -1                  */
     FORNAX_EVENT_DONE         /* the last event of a request: all choices ended              */
 } fornax_event_kind;
 
@@ -319,16 +322,17 @@ typedef struct fornax_event {
 typedef void (*fornax_logits_hook)(void *user, int choice, const int32_t *tokens, size_t n_tokens, float *logits,
                                    int64_t vocab_size);
 /* Called on the engine's thread for each event instead of queueing it. A nonzero
- * result cancels the request. */
+ * result cancels the request. May submit, cancel and close requests, but not close the engine. */
 typedef int (*fornax_event_fn)(void *user, const fornax_event *event);
 
 typedef struct fornax_request_options {
     size_t size;
     const int32_t *ids;         /* the prompt, copied; at least one id */
     size_t n_ids;
-    int64_t max_tokens;         /* new tokens of each choice; 0: up to the context's end; -1: none
+    int64_t max_tokens;         /* new tokens of each choice; 0: up to the context's end (which
+                                   also ends a larger number, with FORNAX_FINISH_LENGTH); -1: none
                                    (the prompt is computed and kept)                          */
-    int64_t min_tokens;         /* no end token or stop before that many                      */
+    int64_t min_tokens;         /* no end token, stop id or stop string before that many      */
     int n;                      /* choices; 0: 1                                              */
     float temperature;          /* 0: greedy                                                  */
     int top_k;                  /* 0: all                                                     */
@@ -341,7 +345,8 @@ typedef struct fornax_request_options {
     int has_seed;
     const fornax_logit_bias *logit_bias;
     size_t n_logit_bias;
-    const fornax_string *stop;  /* stop strings; the text ends before the match                */
+    const fornax_string *stop;  /* stop strings; the text ends before the first to be complete
+                                   (of several that end together, the longest)                */
     size_t n_stop;
     const int32_t *stop_ids;    /* beside the model's own end tokens                          */
     size_t n_stop_ids;
@@ -359,7 +364,7 @@ typedef struct fornax_request_options {
 } fornax_request_options;
 
 /* Queues a request. FORNAX_EBUSY: the queue is full. FORNAX_EARG: an option is out of
- * range (err->param names it), or prompt and max_tokens exceed the context
+ * range (err->param names it), or the prompt leaves no room for a new token in the context
  * (param "context_length"; the text has the counts). Any thread. */
 FORNAX_API fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
                                                const fornax_request_options *opt, fornax_error *err);
@@ -370,7 +375,8 @@ FORNAX_API fornax_status fornax_request_next(fornax_request *req, const fornax_e
 /* A descriptor that polls readable while events are queued. */
 FORNAX_API int fornax_request_fd(const fornax_request *req);
 FORNAX_API void fornax_request_cancel(fornax_request *req);      /* any thread; DONE follows */
-FORNAX_API void fornax_request_close(fornax_request *req);       /* cancels if need be */
+/* Cancels if need be. Afterwards its callback isn't called again, nor still running. */
+FORNAX_API void fornax_request_close(fornax_request *req);
 
 /* ---- Sessions: a conversation in a few lines ----------------------------------------- */
 

@@ -1,0 +1,490 @@
+/* kv.c - see kv.h.
+ *
+ * A page of the tree *is* its node: everything about page p lies at index p of arrays
+ * made at open, so nothing is allocated later.
+ *
+ *     pages   [n] refs, parent, number of children, key, hash chain, heap place, last use
+ *     units   [n][page_tokens] ids, valid for pages of the tree
+ *     buckets [2^k] first page of each hash chain
+ *     heap    [n] pages that may be evicted (in the tree, refs 0, no children): a binary
+ *                 heap with the least recently used on top
+ *
+ * Free pages are a chain through 'next'; pages never used yet lie at [n_touched, n) and
+ * are not in it, so that memory is first touched when it is needed. */
+#include "kv/kv.h"
+
+struct fx_kv_scope {
+    const fx_mem *mem;
+    fx_kv_scope *next;
+    uint64_t refs;              /* joins, and pages of the tree */
+    fx_hash128 hash;
+    size_t n_adapter, n_bytes;
+    char bytes[];               /* adapter, then salt */
+};
+
+typedef struct kv_page {
+    uint32_t refs;
+    uint32_t children;
+    fx_page parent;
+    fx_page next;               /* hash chain (in the tree) or free chain */
+    uint32_t heap_at;           /* place in the heap, or NOT_IN_HEAP */
+    bool in_tree;
+    uint64_t used_at;           /* kv->clock when it was last referred to or let go */
+    fx_hash128 key;
+    fx_kv_scope *scope;
+} kv_page;
+
+#define NOT_IN_HEAP UINT32_MAX
+
+struct fx_kv {
+    const fx_mem *mem;
+    uint8_t *base;
+    size_t page_bytes;
+    int32_t page_tokens;
+    uint32_t n, n_touched, n_free, n_used, n_cached;
+    fx_page free;               /* head of the free chain */
+    kv_page *pages;
+    int32_t *units;
+    fx_page *buckets;
+    uint32_t n_buckets;         /* a power of two */
+    fx_page *heap;
+    uint32_t n_heap;
+    uint64_t clock;
+    fx_hash128 root;            /* of the identity bytes */
+    fx_kv_scope *scopes;
+};
+
+/* ---- Scopes ------------------------------------------------------------------ */
+
+fx_kv_scope *fx_kv_scope_new(const fx_mem *mem, fx_str adapter, fx_str salt)
+{
+    fx_kv_scope *s;
+
+    if (salt.n > SIZE_MAX / 4 || adapter.n > SIZE_MAX / 4)
+        return NULL;
+    s = fx_mem_alloc(mem, sizeof *s + adapter.n + salt.n);
+    if (!s)
+        return NULL;
+    *s = (fx_kv_scope){ .mem = mem, .n_adapter = adapter.n, .n_bytes = adapter.n + salt.n };
+    if (adapter.n)
+        memcpy(s->bytes, adapter.p, adapter.n);
+    if (salt.n)
+        memcpy(s->bytes + adapter.n, salt.p, salt.n);
+    s->hash = fx_hash128_of(s->bytes, s->n_bytes, adapter.n);
+    return s;
+}
+
+void fx_kv_scope_free(fx_kv_scope *s)
+{
+    if (s)
+        fx_mem_free(s->mem, s, sizeof *s + s->n_bytes);
+}
+
+fx_kv_scope *fx_kv_scope_join(fx_kv *kv, fx_kv_scope *s)
+{
+    for (fx_kv_scope *o = kv->scopes; o; o = o->next) {
+        if (o->n_bytes == s->n_bytes && o->n_adapter == s->n_adapter &&
+            memcmp(o->bytes, s->bytes, s->n_bytes) == 0) {
+            fx_kv_scope_free(s);
+            o->refs++;
+            return o;
+        }
+    }
+    s->refs = 1;
+    s->next = kv->scopes;
+    kv->scopes = s;
+    return s;
+}
+
+void fx_kv_scope_leave(fx_kv *kv, fx_kv_scope *s)
+{
+    fx_kv_scope **at = &kv->scopes;
+
+    FX_ASSERT(s->refs > 0);
+    if (--s->refs > 0)
+        return;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    fx_kv_scope_free(s);
+}
+
+/* ---- The heap of pages that may be evicted ------------------------------------- */
+
+static void heap_set(fx_kv *kv, uint32_t at, fx_page p)
+{
+    kv->heap[at] = p;
+    kv->pages[p].heap_at = at;
+}
+
+static bool older(const fx_kv *kv, fx_page a, fx_page b)
+{
+    return kv->pages[a].used_at < kv->pages[b].used_at;
+}
+
+static void sift_up(fx_kv *kv, uint32_t at)
+{
+    fx_page p = kv->heap[at];
+
+    while (at > 0 && older(kv, p, kv->heap[(at - 1) / 2])) {
+        heap_set(kv, at, kv->heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    heap_set(kv, at, p);
+}
+
+static void sift_down(fx_kv *kv, uint32_t at)
+{
+    fx_page p = kv->heap[at];
+
+    for (;;) {
+        uint64_t child = 2 * (uint64_t)at + 1;
+
+        if (child >= kv->n_heap)
+            break;
+        if (child + 1 < kv->n_heap && older(kv, kv->heap[child + 1], kv->heap[child]))
+            child++;
+        if (!older(kv, kv->heap[child], p))
+            break;
+        heap_set(kv, at, kv->heap[child]);
+        at = (uint32_t)child;
+    }
+    heap_set(kv, at, p);
+}
+
+static void heap_add(fx_kv *kv, fx_page p)
+{
+    heap_set(kv, kv->n_heap++, p);
+    sift_up(kv, kv->n_heap - 1);
+}
+
+static void heap_remove(fx_kv *kv, fx_page p)
+{
+    uint32_t at = kv->pages[p].heap_at;
+    fx_page last = kv->heap[--kv->n_heap];
+
+    kv->pages[p].heap_at = NOT_IN_HEAP;
+    if (last == p)
+        return;
+    heap_set(kv, at, last);
+    sift_up(kv, at);
+    sift_down(kv, kv->pages[last].heap_at);
+}
+
+/* ---- Open and close -------------------------------------------------------------- */
+
+static const char *const state_names[] = {
+    [FX_STATE_NONE] = "none",       [FX_STATE_FULL] = "full",           [FX_STATE_WINDOW] = "window",
+    [FX_STATE_LATENT] = "latent",   [FX_STATE_RECURRENT] = "recurrent", [FX_STATE_SHARED] = "shared",
+};
+
+static fx_status check_state(const fx_state_table *state, uint32_t n_pages, fx_error *err)
+{
+    if (state->page_tokens < 1 || state->page_bytes < 1)
+        return fx_fail(err, FORNAX_EINTERNAL, "kv: a page of %d tokens and %zu bytes", (int)state->page_tokens,
+                       state->page_bytes);
+    for (int32_t i = 0; i < state->n_layers; i++) {
+        fx_state_kind kind = state->layers[i].kind;
+
+        if (kind != FX_STATE_FULL && kind != FX_STATE_NONE)
+            return fx_fail(err, FORNAX_EUNSUP, "kv: layer %d keeps state of kind \"%s\"; pages hold \"full\" only",
+                           (int)i, (size_t)kind < FX_COUNT(state_names) ? state_names[kind] : "?");
+    }
+    if (n_pages < 1 || n_pages > UINT32_MAX / 4 || n_pages > SIZE_MAX / state->page_bytes)
+        return fx_fail(err, FORNAX_EARG, "kv: %u pages of %zu bytes", n_pages, state->page_bytes);
+    return FORNAX_OK;
+}
+
+fx_status fx_kv_open(fx_kv **out, const fx_mem *mem, const fx_state_table *state, uint32_t n_pages,
+                     fx_str identity, fx_error *err)
+{
+    fx_kv *kv;
+
+    *out = NULL;
+    FX_TRY(check_state(state, n_pages, err));
+    kv = fx_mem_zalloc(mem, sizeof *kv);
+    if (!kv)
+        return fx_nomem(err, "the page pool");
+    kv->mem = mem;
+    kv->page_bytes = state->page_bytes;
+    kv->page_tokens = state->page_tokens;
+    kv->n = kv->n_free = n_pages;
+    kv->free = FX_PAGE_NONE;
+    kv->root = fx_hash128_of(identity.p, identity.n, 0);
+    for (kv->n_buckets = 16; kv->n_buckets < 2 * n_pages; kv->n_buckets *= 2)
+        ;
+    kv->pages = fx_mem_array(mem, n_pages, sizeof *kv->pages);
+    kv->units = fx_mem_array(mem, n_pages, (size_t)kv->page_tokens * sizeof *kv->units);
+    kv->buckets = fx_mem_array(mem, kv->n_buckets, sizeof *kv->buckets);
+    kv->heap = fx_mem_array(mem, n_pages, sizeof *kv->heap);
+    kv->base = fx_pages_alloc((size_t)n_pages * kv->page_bytes);
+    if (!kv->pages || !kv->units || !kv->buckets || !kv->heap || !kv->base) {
+        fx_kv_close(kv);
+        return fx_fail(err, FORNAX_ENOMEM, "no memory for a pool of %u pages, %zu bytes each", n_pages,
+                       state->page_bytes);
+    }
+    memset(kv->buckets, 0xff, kv->n_buckets * sizeof *kv->buckets);   /* FX_PAGE_NONE */
+    *out = kv;
+    return FORNAX_OK;
+}
+
+void fx_kv_close(fx_kv *kv)
+{
+    if (!kv)
+        return;
+    while (kv->scopes) {
+        fx_kv_scope *s = kv->scopes;
+
+        kv->scopes = s->next;
+        fx_kv_scope_free(s);
+    }
+    fx_pages_free(kv->base, (size_t)kv->n * kv->page_bytes);
+    fx_mem_free(kv->mem, kv->pages, kv->n * sizeof *kv->pages);
+    fx_mem_free(kv->mem, kv->units, (size_t)kv->n * (size_t)kv->page_tokens * sizeof *kv->units);
+    fx_mem_free(kv->mem, kv->buckets, kv->n_buckets * sizeof *kv->buckets);
+    fx_mem_free(kv->mem, kv->heap, kv->n * sizeof *kv->heap);
+    fx_mem_free(kv->mem, kv, sizeof *kv);
+}
+
+uint8_t *fx_kv_base(const fx_kv *kv)
+{
+    return kv->base;
+}
+
+size_t fx_kv_page_bytes(const fx_kv *kv)
+{
+    return kv->page_bytes;
+}
+
+int32_t fx_kv_page_tokens(const fx_kv *kv)
+{
+    return kv->page_tokens;
+}
+
+fx_kv_counts fx_kv_count(const fx_kv *kv)
+{
+    return (fx_kv_counts){ .total = kv->n, .used = kv->n_used, .cached = kv->n_cached, .free = kv->n_free };
+}
+
+uint32_t fx_kv_room(const fx_kv *kv)
+{
+    return kv->n_free + kv->n_cached;
+}
+
+/* ---- Pages ---------------------------------------------------------------------- */
+
+static fx_page *bucket_of(const fx_kv *kv, const fx_hash128 *key)
+{
+    return &kv->buckets[key->lo & (kv->n_buckets - 1)];
+}
+
+static int32_t *units_of(const fx_kv *kv, fx_page p)
+{
+    return kv->units + (size_t)p * (size_t)kv->page_tokens;
+}
+
+static void free_page(fx_kv *kv, fx_page p)
+{
+    kv->pages[p].next = kv->free;
+    kv->free = p;
+    kv->n_free++;
+}
+
+/* Out of the tree, onto the free chain; its parent may become a leaf. */
+static void evict(fx_kv *kv, fx_page p)
+{
+    kv_page *page = &kv->pages[p];
+    fx_page *at = bucket_of(kv, &page->key);
+
+    FX_ASSERT(page->in_tree && page->refs == 0 && page->children == 0);
+    heap_remove(kv, p);
+    while (*at != p)
+        at = &kv->pages[*at].next;
+    *at = page->next;
+    if (page->parent != FX_PAGE_NONE) {
+        kv_page *parent = &kv->pages[page->parent];
+
+        if (--parent->children == 0 && parent->refs == 0)
+            heap_add(kv, page->parent);
+    }
+    page->in_tree = false;
+    fx_kv_scope_leave(kv, page->scope);
+    page->scope = NULL;
+    kv->n_cached--;
+    free_page(kv, p);
+}
+
+fx_page fx_kv_take(fx_kv *kv)
+{
+    fx_page p;
+
+    if (kv->n_free == 0) {
+        if (kv->n_heap == 0)
+            return FX_PAGE_NONE;
+        evict(kv, kv->heap[0]);
+    }
+    p = kv->free;
+    if (p != FX_PAGE_NONE)
+        kv->free = kv->pages[p].next;
+    else
+        p = kv->n_touched++;
+    kv->n_free--;
+    kv->n_used++;
+    kv->pages[p] = (kv_page){ .refs = 1, .parent = FX_PAGE_NONE, .next = FX_PAGE_NONE, .heap_at = NOT_IN_HEAP };
+    return p;
+}
+
+void fx_kv_ref(fx_kv *kv, fx_page p)
+{
+    kv_page *page = &kv->pages[p];
+
+    FX_ASSERT(p < kv->n_touched && (page->refs > 0 || page->in_tree));
+    if (page->refs++ > 0)
+        return;
+    kv->n_cached--;
+    kv->n_used++;
+    if (page->heap_at != NOT_IN_HEAP)
+        heap_remove(kv, p);
+}
+
+void fx_kv_drop(fx_kv *kv, fx_page p)
+{
+    kv_page *page = &kv->pages[p];
+
+    FX_ASSERT(p < kv->n_touched && page->refs > 0);
+    if (--page->refs > 0)
+        return;
+    kv->n_used--;
+    if (!page->in_tree) {
+        free_page(kv, p);
+        return;
+    }
+    kv->n_cached++;
+    page->used_at = ++kv->clock;
+    if (page->children == 0)
+        heap_add(kv, p);
+}
+
+uint32_t fx_kv_refs(const fx_kv *kv, fx_page p)
+{
+    return kv->pages[p].refs;
+}
+
+void fx_kv_copy(fx_kv *kv, fx_page to, fx_page from)
+{
+    FX_ASSERT(to != from && kv->pages[to].refs == 1 && !kv->pages[to].in_tree);
+    memcpy(kv->base + (size_t)to * kv->page_bytes, kv->base + (size_t)from * kv->page_bytes, kv->page_bytes);
+}
+
+/* ---- The tree -------------------------------------------------------------------- */
+
+fx_hash128 fx_kv_key(const fx_kv *kv, const fx_kv_scope *s, const fx_hash128 *before, const int32_t *units)
+{
+    fx_hash128 chain[3];
+    fx_hash128 own = fx_hash128_of(units, (size_t)kv->page_tokens * sizeof *units, 0);
+
+    if (before) {
+        chain[0] = *before;
+        chain[1] = own;
+        return fx_hash128_of(chain, 2 * sizeof *chain, 2);
+    }
+    chain[0] = kv->root;
+    chain[1] = s->hash;
+    chain[2] = own;
+    return fx_hash128_of(chain, sizeof chain, 1);
+}
+
+fx_page fx_kv_find(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const fx_hash128 *key,
+                   const int32_t *units)
+{
+    size_t bytes = (size_t)kv->page_tokens * sizeof *units;
+
+    for (fx_page p = *bucket_of(kv, key); p != FX_PAGE_NONE; p = kv->pages[p].next) {
+        const kv_page *page = &kv->pages[p];
+
+        if (page->key.lo == key->lo && page->key.hi == key->hi && page->parent == parent && page->scope == s &&
+            memcmp(units_of(kv, p), units, bytes) == 0)
+            return p;
+    }
+    return FX_PAGE_NONE;
+}
+
+fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128 *key, const int32_t *units,
+                     fx_page p)
+{
+    kv_page *page = &kv->pages[p];
+    fx_page known = fx_kv_find(kv, s, parent, key, units);
+    fx_page *bucket = bucket_of(kv, key);
+
+    FX_ASSERT(page->refs > 0 && !page->in_tree);
+    if (known != FX_PAGE_NONE) {
+        fx_kv_ref(kv, known);
+        fx_kv_drop(kv, p);
+        return known;
+    }
+    if (parent != FX_PAGE_NONE) {
+        FX_ASSERT(kv->pages[parent].in_tree && kv->pages[parent].refs > 0);
+        kv->pages[parent].children++;
+    }
+    memcpy(units_of(kv, p), units, (size_t)kv->page_tokens * sizeof *units);
+    page->key = *key;
+    page->parent = parent;
+    page->scope = s;
+    s->refs++;
+    page->in_tree = true;
+    page->next = *bucket;
+    *bucket = p;
+    return p;
+}
+
+void fx_kv_forget(fx_kv *kv)
+{
+    while (kv->n_heap > 0)
+        evict(kv, kv->heap[0]);
+}
+
+/* ---- Self-check -------------------------------------------------------------------- */
+
+static void check_page(const fx_kv *kv, fx_page p, uint32_t *children)
+{
+    const kv_page *page = &kv->pages[p];
+    bool evictable = page->in_tree && page->refs == 0 && page->children == 0;
+
+    FX_ASSERT((page->heap_at != NOT_IN_HEAP) == evictable);
+    if (evictable)
+        FX_ASSERT(page->heap_at < kv->n_heap && kv->heap[page->heap_at] == p);
+    if (!page->in_tree)
+        return;
+    FX_ASSERT(page->scope && page->scope->refs > 0);
+    FX_ASSERT(fx_kv_find(kv, page->scope, page->parent, &page->key, units_of(kv, p)) == p);
+    if (page->parent != FX_PAGE_NONE) {
+        FX_ASSERT(kv->pages[page->parent].in_tree);
+        FX_ASSERT(page->refs == 0 || kv->pages[page->parent].refs > 0);
+        FX_ASSERT(kv->pages[page->parent].scope == page->scope);
+        children[page->parent]++;
+    }
+}
+
+void fx_kv_check(const fx_kv *kv)
+{
+    uint32_t *children = fx_mem_array(kv->mem, kv->n, sizeof *children);
+    uint32_t used = 0, cached = 0, free = kv->n - kv->n_touched;
+
+    for (fx_page p = kv->free; p != FX_PAGE_NONE; p = kv->pages[p].next) {
+        FX_ASSERT(kv->pages[p].refs == 0 && !kv->pages[p].in_tree);
+        free++;
+    }
+    for (fx_page p = 0; p < kv->n_touched; p++) {
+        used += kv->pages[p].refs > 0;
+        cached += kv->pages[p].refs == 0 && kv->pages[p].in_tree;
+        if (children && (kv->pages[p].in_tree || kv->pages[p].refs > 0))
+            check_page(kv, p, children);
+    }
+    FX_ASSERT(free == kv->n_free && used == kv->n_used && cached == kv->n_cached);
+    FX_ASSERT(free + used + cached == kv->n);
+    for (fx_page p = 0; children && p < kv->n_touched; p++)
+        FX_ASSERT(!kv->pages[p].in_tree || kv->pages[p].children == children[p]);
+    for (uint32_t i = 1; i < kv->n_heap; i++)
+        FX_ASSERT(!older(kv, kv->heap[i], kv->heap[(i - 1) / 2]));
+    fx_mem_free(kv->mem, children, kv->n * sizeof *children);
+}

@@ -1,0 +1,80 @@
+/* kv.h - the pool of pages that hold sequence state, and the prefix tree over them.
+ *
+ * Owns one big lazily touched buffer, cut into pages of state->page_tokens tokens.
+ * Knows page numbers, reference counts, and which whole pages hold which units
+ * (token ids); knows nothing of sequences (sched/) or of what is inside a page.
+ *
+ *     fx_page p = fx_kv_take(kv);                       refs 1, contents undefined
+ *     p = fx_kv_insert(kv, scope, parent, &key, units, p);   full and computed: others may find it
+ *     fx_page hit = fx_kv_find(kv, scope, parent, &key, units);
+ *     fx_kv_ref(kv, hit);  ...  fx_kv_drop(kv, hit);
+ *
+ * Identity of a page: the model's identity bytes (given at open), its scope (adapter
+ * fingerprint and cache salt), all units before it and its own units.  The key is a
+ * 128-bit hash chained over all that; besides it the scope (interned by its bytes),
+ * the parent page and the units themselves are compared, so a collision is a miss.
+ *
+ * A page is free, used (refs > 0) or cached (refs 0, in the tree).  Cached pages are
+ * taken back when no page is free: least recently used first, children before parents.
+ * Whoever refers to a page in the tree must refer to its parents too (a sequence does,
+ * by its page table); so a cached page has only cached children.
+ *
+ * Invariants, asserted by fx_kv_check: free + used + cached == total; a used page of the
+ * tree has a used parent; child counts, hash chains and the eviction heap agree with the
+ * pages; no two pages of the tree have the same scope, parent and units.
+ * Threads: one owner (the engine's step), no locks inside; fx_kv_scope_new from any. */
+#ifndef FX_KV_H
+#define FX_KV_H
+
+#include "base/status.h"
+#include "base/str.h"
+#include "tensor/rows.h"
+
+typedef struct fx_kv fx_kv;
+
+/* What separates prefixes beside their units. */
+typedef struct fx_kv_scope fx_kv_scope;
+
+/* 'identity': whatever else decides the bits in a page (model fingerprint, numerics id).
+ * FORNAX_EUNSUP for state that pages of tokens can't hold. Borrows state during the call. */
+fx_status fx_kv_open(fx_kv **out, const fx_mem *mem, const fx_state_table *state, uint32_t n_pages,
+                     fx_str identity, fx_error *err);
+void fx_kv_close(fx_kv *kv);
+uint8_t *fx_kv_base(const fx_kv *kv);
+size_t fx_kv_page_bytes(const fx_kv *kv);
+int32_t fx_kv_page_tokens(const fx_kv *kv);
+
+typedef struct fx_kv_counts {
+    uint32_t total, used, cached, free;
+} fx_kv_counts;
+fx_kv_counts fx_kv_count(const fx_kv *kv);
+/* Pages that fx_kv_take can hand out before it returns FX_PAGE_NONE. */
+uint32_t fx_kv_room(const fx_kv *kv);
+
+fx_page fx_kv_take(fx_kv *kv);                  /* refs becomes 1; FX_PAGE_NONE: all are in use */
+void fx_kv_ref(fx_kv *kv, fx_page p);
+void fx_kv_drop(fx_kv *kv, fx_page p);          /* at zero: cached if in the tree, else free */
+uint32_t fx_kv_refs(const fx_kv *kv, fx_page p);
+void fx_kv_copy(fx_kv *kv, fx_page to, fx_page from);   /* the page's bytes */
+
+/* A scope of one's own, NULL: no memory; join makes it the kv's (takes it; the result may be
+ * another object with the same bytes) and leave gives it back. */
+fx_kv_scope *fx_kv_scope_new(const fx_mem *mem, fx_str adapter, fx_str salt);
+void fx_kv_scope_free(fx_kv_scope *s);          /* one that was never joined; NULL is fine */
+fx_kv_scope *fx_kv_scope_join(fx_kv *kv, fx_kv_scope *s);
+void fx_kv_scope_leave(fx_kv *kv, fx_kv_scope *s);
+
+/* Key of the page with these page_tokens units, after the page with key 'before' (NULL: the first). */
+fx_hash128 fx_kv_key(const fx_kv *kv, const fx_kv_scope *s, const fx_hash128 *before, const int32_t *units);
+/* The computed page with these units after 'parent' (FX_PAGE_NONE: the first), or FX_PAGE_NONE.
+ * Doesn't refer to it. */
+fx_page fx_kv_find(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const fx_hash128 *key,
+                   const int32_t *units);
+/* Puts a full, computed page that the caller refers to into the tree. If its like is there already,
+ * returns that one, referred to, and drops 'p'; else returns p. 'parent' must be in the tree. */
+fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128 *key, const int32_t *units,
+                     fx_page p);
+void fx_kv_forget(fx_kv *kv);                   /* frees all cached pages */
+void fx_kv_check(const fx_kv *kv);
+
+#endif

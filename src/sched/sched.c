@@ -1,0 +1,578 @@
+/* sched.c - see sched.h.
+ *
+ * A plan has four passes over the sequences:
+ *
+ *     admit     waiting -> running, while there is a place and the pages would suffice
+ *     extend    running sequences take over pages that others have computed meanwhile
+ *     allot     the row budget: one row for each decoding sequence; of the rest, three
+ *               quarters to the first prompt in order, the others shortest first
+ *     reserve   in order, pages for the allotted rows; when there are none, the last in
+ *               order is preempted; what is left becomes the batch
+ *
+ * Victims always come later in the order than who needs the page, so nothing that is
+ * already in the batch is taken out again.
+ *
+ * Invariants, asserted by fx_sched_check: running and waiting are in order; a running
+ * sequence's pages cover its computed tokens and are referred to; n_running + n_following
+ * <= max_batch; leading pages in the tree never exceed computed whole pages. */
+#include "sched/sched.h"
+
+/* ---- Order and lists ---------------------------------------------------------------- */
+
+static bool before(const fx_seq *a, const fx_seq *b)
+{
+    if (a->priority != b->priority)
+        return a->priority > b->priority;
+    if (a->arrival != b->arrival)
+        return a->arrival < b->arrival;
+    return a->choice < b->choice;
+}
+
+static void wait_in_order(fx_sched *s, fx_seq *seq)
+{
+    fx_seq *after = s->last;
+
+    while (after && before(seq, after))
+        after = after->prev;
+    seq->prev = after;
+    seq->next = after ? after->next : s->first;
+    if (seq->next)
+        seq->next->prev = seq;
+    else
+        s->last = seq;
+    if (after)
+        after->next = seq;
+    else
+        s->first = seq;
+    seq->state = FX_SEQ_WAITING;
+    s->n_waiting++;
+}
+
+static void stop_waiting(fx_sched *s, fx_seq *seq)
+{
+    if (seq->prev)
+        seq->prev->next = seq->next;
+    else
+        s->first = seq->next;
+    if (seq->next)
+        seq->next->prev = seq->prev;
+    else
+        s->last = seq->prev;
+    seq->prev = seq->next = NULL;
+    seq->state = FX_SEQ_IDLE;
+    s->n_waiting--;
+}
+
+static void start_running(fx_sched *s, fx_seq *seq)
+{
+    int32_t at = s->n_running++;
+
+    for (; at > 0 && before(seq, s->running[at - 1]); at--)
+        s->running[at] = s->running[at - 1];
+    s->running[at] = seq;
+    seq->state = FX_SEQ_RUNNING;
+}
+
+static void stop_running(fx_sched *s, fx_seq *seq)
+{
+    int32_t at = 0;
+
+    while (s->running[at] != seq)
+        at++;
+    s->n_running--;
+    for (; at < s->n_running; at++)
+        s->running[at] = s->running[at + 1];
+    seq->state = FX_SEQ_IDLE;
+}
+
+/* Children go before parents, so that the tree sees a leaf first. */
+static void drop_pages(fx_sched *s, fx_seq *seq)
+{
+    while (seq->n_pages > 0)
+        fx_kv_drop(s->kv, seq->pages[--seq->n_pages]);
+    seq->n_computed = seq->n_in_tree = 0;
+    seq->waits = false;
+}
+
+/* ---- Open, add, remove ---------------------------------------------------------------- */
+
+fx_status fx_sched_init(fx_sched *s, const fx_mem *mem, fx_kv *kv, const fx_sched_limits *limits, fx_error *err)
+{
+    size_t batch = (size_t)limits->max_batch, rows = (size_t)limits->step_tokens;
+
+    FX_ASSERT(limits->max_batch >= 1 && limits->max_batch <= limits->step_tokens && limits->prefill_chunk >= 1);
+    *s = (fx_sched){ .mem = mem, .kv = kv, .limits = *limits, .page_tokens = fx_kv_page_tokens(kv) };
+    s->running = fx_mem_array(mem, batch, sizeof *s->running);
+    s->items = fx_mem_array(mem, batch, sizeof *s->items);
+    s->step_seqs = fx_mem_array(mem, batch, sizeof *s->step_seqs);
+    s->logit_rows = fx_mem_array(mem, batch, sizeof *s->logit_rows);
+    s->token = fx_mem_array(mem, rows, sizeof *s->token);
+    s->pos = fx_mem_array(mem, rows, sizeof *s->pos);
+    s->row_seq = fx_mem_array(mem, rows, sizeof *s->row_seq);
+    if (!s->running || !s->items || !s->step_seqs || !s->logit_rows || !s->token || !s->pos || !s->row_seq) {
+        fx_sched_done(s);
+        return fx_nomem(err, "the scheduler's batch");
+    }
+    return FORNAX_OK;
+}
+
+void fx_sched_done(fx_sched *s)
+{
+    size_t batch = (size_t)s->limits.max_batch, rows = (size_t)s->limits.step_tokens;
+
+    if (!s->mem)
+        return;
+    fx_mem_free(s->mem, s->running, batch * sizeof *s->running);
+    fx_mem_free(s->mem, s->items, batch * sizeof *s->items);
+    fx_mem_free(s->mem, s->step_seqs, batch * sizeof *s->step_seqs);
+    fx_mem_free(s->mem, s->logit_rows, batch * sizeof *s->logit_rows);
+    fx_mem_free(s->mem, s->token, rows * sizeof *s->token);
+    fx_mem_free(s->mem, s->pos, rows * sizeof *s->pos);
+    fx_mem_free(s->mem, s->row_seq, rows * sizeof *s->row_seq);
+    *s = (fx_sched){ 0 };
+}
+
+bool fx_sched_fits(const fx_sched *s, int64_t n_tokens)
+{
+    return FX_DIV_UP(n_tokens, s->page_tokens) <= (int64_t)fx_kv_count(s->kv).total;
+}
+
+void fx_sched_add(fx_sched *s, fx_seq *seq)
+{
+    FX_ASSERT(seq->state == FX_SEQ_IDLE && seq->n_tokens >= 1 && seq->n_tokens <= seq->cap);
+    wait_in_order(s, seq);
+}
+
+void fx_sched_follow(fx_sched *s, fx_seq *seq, fx_seq *leader)
+{
+    FX_ASSERT(seq->state == FX_SEQ_IDLE && leader->state == FX_SEQ_WAITING);
+    (void)s;
+    seq->state = FX_SEQ_FOLLOWING;
+    seq->leader = leader;
+    seq->next_follower = leader->followers;
+    leader->followers = seq;
+}
+
+static void stop_following(fx_sched *s, fx_seq *seq)
+{
+    fx_seq **at = &seq->leader->followers;
+
+    while (*at != seq)
+        at = &(*at)->next_follower;
+    *at = seq->next_follower;
+    if (seq->leader->state == FX_SEQ_RUNNING)
+        s->n_following--;
+    seq->leader = seq->next_follower = NULL;
+    seq->state = FX_SEQ_IDLE;
+}
+
+void fx_sched_remove(fx_sched *s, fx_seq *seq)
+{
+    while (seq->followers) {             /* can't fork from it any more: on their own from here */
+        fx_seq *f = seq->followers;
+
+        stop_following(s, f);
+        wait_in_order(s, f);
+    }
+    if (seq->state == FX_SEQ_WAITING)
+        stop_waiting(s, seq);
+    else if (seq->state == FX_SEQ_RUNNING)
+        stop_running(s, seq);
+    else if (seq->state == FX_SEQ_FOLLOWING)
+        stop_following(s, seq);
+    drop_pages(s, seq);
+}
+
+static int32_t count_followers(const fx_seq *seq)
+{
+    int32_t n = 0;
+
+    for (const fx_seq *f = seq->followers; f; f = f->next_follower)
+        n++;
+    return n;
+}
+
+/* Followers have places only while their leader runs. */
+void fx_sched_preempt(fx_sched *s, fx_seq *seq)
+{
+    FX_ASSERT(seq->state == FX_SEQ_RUNNING);
+    stop_running(s, seq);
+    s->n_following -= count_followers(seq);
+    drop_pages(s, seq);
+    wait_in_order(s, seq);
+    seq->resumed = true;
+    s->preemptions++;
+}
+
+void fx_sched_push(fx_sched *s, fx_seq *seq, int32_t token)
+{
+    (void)s;
+    FX_ASSERT(seq->n_computed == seq->n_tokens && seq->n_tokens < seq->cap);
+    seq->tokens[seq->n_tokens++] = token;
+}
+
+/* ---- Shared prefixes -------------------------------------------------------------------- */
+
+/* Whole pages that the sequence may take over rather than compute: one token at
+ * least is computed, for its logits. */
+static int32_t pages_to_share(const fx_sched *s, const fx_seq *seq)
+{
+    return (seq->n_tokens - 1) / s->page_tokens;
+}
+
+static const fx_hash128 *key_of(const fx_sched *s, fx_seq *seq, int32_t page)
+{
+    for (; seq->n_keys <= page; seq->n_keys++) {
+        int32_t i = seq->n_keys;
+
+        seq->keys[i] = fx_kv_key(s->kv, seq->scope, i > 0 ? &seq->keys[i - 1] : NULL,
+                                 seq->tokens + (size_t)i * (size_t)s->page_tokens);
+    }
+    return &seq->keys[page];
+}
+
+static fx_page find_page(const fx_sched *s, fx_seq *seq, int32_t i, fx_page parent)
+{
+    return fx_kv_find(s->kv, seq->scope, parent, key_of(s, seq, i), seq->tokens + (size_t)i * (size_t)s->page_tokens);
+}
+
+/* How many leading pages two sequences have in common: keys are chained, so equal
+ * keys mean equal pages up to there. */
+static int32_t common_pages(const fx_seq *a, const fx_seq *b)
+{
+    int32_t lo = 0, hi = FX_MIN(a->n_keys, b->n_keys);
+
+    while (lo < hi) {
+        int32_t mid = lo + (hi - lo) / 2;
+
+        if (a->keys[mid].lo == b->keys[mid].lo && a->keys[mid].hi == b->keys[mid].hi)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Whether a running sequence before this one is going to compute its page i. */
+static bool computed_elsewhere(const fx_sched *s, const fx_seq *seq, int32_t i)
+{
+    for (int32_t r = 0; r < s->n_running && s->running[r] != seq; r++) {
+        const fx_seq *o = s->running[r];
+
+        if (o->n_keys > i && o->n_in_tree <= i && (i + 1) * s->page_tokens <= o->n_tokens &&
+            o->keys[i].lo == seq->keys[i].lo && o->keys[i].hi == seq->keys[i].hi)
+            return true;
+    }
+    return false;
+}
+
+/* Takes over computed pages that follow the sequence's own; sets 'waits'. */
+static void extend(fx_sched *s, fx_seq *seq)
+{
+    int32_t share = pages_to_share(s, seq);
+
+    seq->waits = false;
+    if (!s->limits.share)
+        return;
+    while (seq->n_pages < share && seq->n_computed == seq->n_pages * s->page_tokens) {
+        int32_t i = seq->n_pages;
+        fx_page p = find_page(s, seq, i, i > 0 ? seq->pages[i - 1] : FX_PAGE_NONE);
+
+        if (p == FX_PAGE_NONE) {
+            seq->waits = computed_elsewhere(s, seq, i);
+            return;
+        }
+        fx_kv_ref(s->kv, p);
+        seq->pages[seq->n_pages++] = p;
+        seq->n_in_tree++;
+        seq->n_computed += s->page_tokens;
+        if (!seq->resumed)
+            seq->n_cached += s->page_tokens;
+    }
+}
+
+/* ---- Plan: admission --------------------------------------------------------------------- */
+
+/* Pages that a running sequence will still take for the tokens it has. */
+static int64_t claim(const fx_sched *s, const fx_seq *seq)
+{
+    int32_t have = seq->n_pages;
+
+    for (int32_t r = 0; s->limits.share && s->running[r] != seq; r++)
+        have = FX_MAX(have, FX_MIN(common_pages(seq, s->running[r]), pages_to_share(s, seq)));
+    return FX_DIV_UP(seq->n_tokens, s->page_tokens) - have;
+}
+
+/* Pages the sequence would find in the tree; *idle: how many of them nobody uses now. */
+static int32_t count_hits(const fx_sched *s, fx_seq *seq, int32_t *idle)
+{
+    int32_t n = 0, share = pages_to_share(s, seq);
+    fx_page parent = FX_PAGE_NONE;
+
+    *idle = 0;
+    for (; s->limits.share && n < share; n++) {
+        fx_page p = find_page(s, seq, n, parent);
+
+        if (p == FX_PAGE_NONE)
+            break;
+        *idle += fx_kv_refs(s->kv, p) == 0;
+        parent = p;
+    }
+    return n;
+}
+
+/* Whether there are pages for all its tokens, beside those promised to running
+ * sequences and one more for each of these to grow. */
+static bool pages_suffice(const fx_sched *s, fx_seq *seq)
+{
+    int64_t promised = s->n_running + s->n_following;
+    int32_t idle, hits = count_hits(s, seq, &idle);
+    int32_t have = hits;
+
+    for (int32_t r = 0; r < s->n_running; r++) {
+        promised += claim(s, s->running[r]);
+        if (s->limits.share)
+            have = FX_MAX(have, FX_MIN(common_pages(seq, s->running[r]), pages_to_share(s, seq)));
+    }
+    return FX_DIV_UP(seq->n_tokens, s->page_tokens) - have + idle + promised <= (int64_t)fx_kv_room(s->kv);
+}
+
+static bool admissible(const fx_sched *s, fx_seq *seq)
+{
+    if (s->n_running + s->n_following + 1 + count_followers(seq) > s->limits.max_batch)
+        return false;
+    if (s->limits.share && seq->n_tokens >= s->page_tokens)
+        key_of(s, seq, seq->n_tokens / s->page_tokens - 1);
+    return s->n_running == 0 || pages_suffice(s, seq);
+}
+
+/* Only the first that waits is looked at, so that nobody overtakes it for ever. It may
+ * displace running sequences of lower priority. */
+static void admit(fx_sched *s)
+{
+    while (s->first) {
+        fx_seq *seq = s->first;
+
+        if (admissible(s, seq)) {
+            stop_waiting(s, seq);
+            s->n_following += count_followers(seq);
+            start_running(s, seq);
+        } else if (s->n_running > 0 && s->running[s->n_running - 1]->priority < seq->priority) {
+            fx_sched_preempt(s, s->running[s->n_running - 1]);
+        } else {
+            return;
+        }
+    }
+}
+
+/* ---- Plan: rows --------------------------------------------------------------------------- */
+
+static int32_t rows_left(const fx_seq *seq)
+{
+    return seq->n_tokens - seq->n_computed;
+}
+
+/* The prompt with the fewest rows left that has no allotment yet. */
+static fx_seq *shortest_unallotted(const fx_sched *s)
+{
+    fx_seq *best = NULL;
+
+    for (int32_t r = 0; r < s->n_running; r++) {
+        fx_seq *seq = s->running[r];
+
+        if (seq->want == 0 && !seq->waits && (!best || rows_left(seq) < rows_left(best)))
+            best = seq;
+    }
+    return best;
+}
+
+static void allot(fx_sched *s)
+{
+    int32_t budget = s->limits.step_tokens, prompts = 0;
+    fx_seq *head = NULL;
+
+    for (int32_t r = 0; r < s->n_running; r++) {
+        fx_seq *seq = s->running[r];
+
+        seq->want = !seq->waits && rows_left(seq) == 1;
+        budget -= seq->want;
+        if (seq->waits || seq->want)
+            continue;
+        prompts++;
+        if (!head)
+            head = seq;
+    }
+    if (head && budget > 0) {
+        int32_t share = prompts > 1 ? FX_MAX(budget - budget / 4, 1) : budget;
+
+        head->want = FX_MIN(FX_MIN(share, rows_left(head)), s->limits.prefill_chunk);
+        budget -= head->want;
+    }
+    while (budget > 0) {
+        fx_seq *seq = shortest_unallotted(s);
+
+        if (!seq)
+            break;
+        seq->want = FX_MIN(FX_MIN(budget, rows_left(seq)), s->limits.prefill_chunk);
+        budget -= seq->want;
+    }
+    if (head && budget > 0)              /* nobody else needed it */
+        head->want = FX_MIN(FX_MIN(head->want + budget, rows_left(head)), s->limits.prefill_chunk);
+}
+
+/* The last in order that holds pages and comes after running[r]; NULL: none. */
+static fx_seq *victim_after(const fx_sched *s, int32_t r)
+{
+    for (int32_t v = s->n_running - 1; v > r; v--)
+        if (s->running[v]->n_pages > 0)
+            return s->running[v];
+    return NULL;
+}
+
+/* Pages for the rows that running[r] wants; returns the rows it gets. */
+static int32_t reserve(fx_sched *s, int32_t r)
+{
+    fx_seq *seq = s->running[r];
+    int32_t need = FX_DIV_UP(seq->n_computed + seq->want, s->page_tokens);
+
+    while (seq->n_pages < need) {
+        fx_page p = fx_kv_take(s->kv);
+
+        if (p == FX_PAGE_NONE) {
+            fx_seq *victim = victim_after(s, r);
+
+            if (!victim)
+                break;
+            fx_sched_preempt(s, victim);
+            continue;
+        }
+        seq->pages[seq->n_pages++] = p;
+    }
+    return FX_MIN(seq->want, seq->n_pages * s->page_tokens - seq->n_computed);
+}
+
+static void add_item(fx_sched *s, fx_seq *seq, int32_t rows)
+{
+    fx_sched_item *item = &s->items[s->n_items];
+    fx_step *step = &s->step;
+
+    *item = (fx_sched_item){ .seq = seq, .n_rows = rows, .logit = -1 };
+    s->step_seqs[s->n_items] = (fx_step_seq){
+        .row0 = step->n_rows, .n_rows = rows, .pos0 = seq->n_computed, .pages = seq->pages, .adapter = -1,
+    };
+    for (int32_t i = 0; i < rows; i++) {
+        s->token[step->n_rows + i] = seq->tokens[seq->n_computed + i];
+        s->pos[step->n_rows + i] = seq->n_computed + i;
+        s->row_seq[step->n_rows + i] = s->n_items;
+    }
+    step->n_rows += rows;
+    if (seq->wants_logits && seq->n_computed + rows == seq->n_tokens) {
+        item->logit = step->n_logits;
+        s->logit_rows[step->n_logits++] = step->n_rows - 1;
+    }
+    step->n_seqs = ++s->n_items;
+}
+
+const fx_step *fx_sched_plan(fx_sched *s)
+{
+    s->n_items = 0;
+    s->step = (fx_step){
+        .token = s->token, .pos = s->pos, .seq = s->row_seq, .seqs = s->step_seqs, .logit_rows = s->logit_rows,
+        .kv = fx_kv_base(s->kv), .page_bytes = fx_kv_page_bytes(s->kv), .page_tokens = s->page_tokens,
+    };
+    admit(s);
+    for (int32_t r = 0; r < s->n_running; r++)
+        extend(s, s->running[r]);
+    allot(s);
+    for (int32_t r = 0; r < s->n_running; r++) {
+        int32_t rows = s->running[r]->want > 0 ? reserve(s, r) : 0;
+
+        if (rows > 0)
+            add_item(s, s->running[r], rows);
+    }
+    return s->n_items > 0 ? &s->step : NULL;
+}
+
+/* ---- Commit ---------------------------------------------------------------------------------- */
+
+static void publish_full_pages(fx_sched *s, fx_seq *seq)
+{
+    while (s->limits.share && (seq->n_in_tree + 1) * s->page_tokens <= seq->n_computed) {
+        int32_t i = seq->n_in_tree;
+        const fx_hash128 *key = key_of(s, seq, i);
+
+        seq->pages[i] = fx_kv_insert(s->kv, seq->scope, i > 0 ? seq->pages[i - 1] : FX_PAGE_NONE, key,
+                                     seq->tokens + (size_t)i * (size_t)s->page_tokens, seq->pages[i]);
+        seq->n_in_tree++;
+    }
+}
+
+/* Gives a follower the leader's prompt but its last token, which it computes itself for
+ * its own row of logits: whole pages are shared, the page of that token is copied.
+ * Without a page for the copy it waits like any other. */
+static void fork_from(fx_sched *s, fx_seq *leader, fx_seq *seq)
+{
+    int32_t last = seq->n_prompt - 1, whole = last / s->page_tokens;
+
+    stop_following(s, seq);
+    if (last % s->page_tokens != 0) {
+        fx_page p = fx_kv_take(s->kv);
+
+        if (p == FX_PAGE_NONE) {
+            wait_in_order(s, seq);
+            return;
+        }
+        fx_kv_copy(s->kv, p, leader->pages[whole]);
+        seq->pages[whole] = p;
+    }
+    for (int32_t i = 0; i < whole; i++) {
+        fx_kv_ref(s->kv, leader->pages[i]);
+        seq->pages[i] = leader->pages[i];
+    }
+    seq->n_pages = whole + (last % s->page_tokens != 0);
+    seq->n_computed = last;
+    seq->n_in_tree = s->limits.share ? whole : 0;
+    seq->resumed = true;                 /* what it finds from here on was not found for the prompt */
+    start_running(s, seq);
+}
+
+void fx_sched_commit(fx_sched *s)
+{
+    for (int32_t i = 0; i < s->n_items; i++) {
+        fx_seq *seq = s->items[i].seq;
+
+        seq->n_computed += s->items[i].n_rows;
+        publish_full_pages(s, seq);
+        while (seq->followers && seq->n_computed >= seq->n_prompt)
+            fork_from(s, seq, seq->followers);
+    }
+}
+
+/* ---- Self-check --------------------------------------------------------------------------------- */
+
+static void check_seq(const fx_sched *s, const fx_seq *seq)
+{
+    FX_ASSERT(seq->n_computed <= seq->n_tokens && seq->n_tokens <= seq->cap);
+    FX_ASSERT(seq->n_computed <= seq->n_pages * s->page_tokens);
+    FX_ASSERT(seq->n_in_tree * s->page_tokens <= seq->n_computed);
+    for (int32_t i = 0; i < seq->n_pages; i++)
+        FX_ASSERT(fx_kv_refs(s->kv, seq->pages[i]) > 0);
+}
+
+void fx_sched_check(const fx_sched *s)
+{
+    int32_t n = 0;
+
+    fx_kv_check(s->kv);
+    FX_ASSERT(s->n_running + s->n_following <= s->limits.max_batch);
+    for (int32_t r = 0; r < s->n_running; r++) {
+        FX_ASSERT(s->running[r]->state == FX_SEQ_RUNNING);
+        FX_ASSERT(r == 0 || before(s->running[r - 1], s->running[r]));
+        check_seq(s, s->running[r]);
+    }
+    for (const fx_seq *q = s->first; q; q = q->next, n++) {
+        FX_ASSERT(q->state == FX_SEQ_WAITING && q->n_pages == 0 && q->n_computed == 0);
+        FX_ASSERT(!q->next || before(q, q->next));
+    }
+    FX_ASSERT(n == s->n_waiting);
+}

@@ -1,0 +1,111 @@
+/* sched.h - which rows of which sequences the next step computes.
+ *
+ * Owns the order of sequences (waiting, running) and their pages; knows nothing of
+ * sampling, text or requests (engine/).  A step is one ragged batch: decode rows of all
+ * running sequences first, the rest of the row budget for prompt chunks.
+ *
+ *     fx_sched_add(s, &seq);                   waits until pages and a place are there
+ *     const fx_step *step = fx_sched_plan(s);  NULL: nothing to do
+ *     ... run the model over step ...
+ *     fx_sched_commit(s);                      pages that became full may be found by others
+ *     for each s->items[i] with logit >= 0: sample; fx_sched_push(s, seq, token) or
+ *     fx_sched_remove(s, seq)
+ *
+ * Order: higher priority, then earlier arrival, then lower choice.  When pages run out,
+ * the last running sequence in that order is preempted: it gives back its pages and
+ * waits again, to be recomputed (its full pages stay in the prefix tree, so that
+ * usually costs little).  The first in order can therefore always go on.
+ *
+ * Sharing: before a sequence computes a page, it looks for it in the tree; if a running
+ * sequence before it is computing the same page, it waits for that.  Further choices of one
+ * prompt (fx_sched_follow) wait for the leader's prompt and fork from its pages.
+ *
+ * Threads: one owner (the engine's step). */
+#ifndef FX_SCHED_H
+#define FX_SCHED_H
+
+#include "kv/kv.h"
+
+typedef enum fx_seq_state {
+    FX_SEQ_IDLE,              /* not the scheduler's */
+    FX_SEQ_WAITING,
+    FX_SEQ_FOLLOWING,         /* waits for its leader's prompt; has a place while the leader runs */
+    FX_SEQ_RUNNING
+} fx_seq_state;
+
+typedef struct fx_seq fx_seq;
+struct fx_seq {
+    /* Set by the owner; the arrays are the owner's and hold cap tokens, or pages of them. */
+    int32_t *tokens;          /* [cap] prompt and generated */
+    fx_page *pages;           /* [FX_DIV_UP(cap, page_tokens)] */
+    fx_hash128 *keys;         /* the same number; keys of full pages */
+    int32_t cap, n_prompt, n_tokens;
+    int32_t priority, choice;
+    uint64_t arrival;
+    bool wants_logits;        /* false: the tokens are computed and that's all */
+    fx_kv_scope *scope;       /* joined */
+    void *owner;
+    /* The scheduler's. */
+    fx_seq_state state;
+    bool resumed;             /* was preempted or forked: n_cached is settled */
+    bool waits;               /* for a page that another computes */
+    int32_t n_pages, n_keys;
+    int32_t n_computed;       /* tokens whose state lies in the pages */
+    int32_t n_in_tree;        /* leading pages that are in the tree */
+    int32_t n_cached;         /* tokens found rather than computed, when first admitted */
+    int32_t want;             /* rows wished for this step */
+    fx_seq *prev, *next;      /* waiting list */
+    fx_seq *leader, *followers, *next_follower;
+};
+
+typedef struct fx_sched_limits {
+    int32_t max_batch;        /* sequences running at once, 1..step_tokens */
+    int32_t step_tokens;      /* rows of a step */
+    int32_t prefill_chunk;    /* most rows of one sequence in a step */
+    bool share;               /* use the prefix tree */
+} fx_sched_limits;
+
+typedef struct fx_sched_item {
+    fx_seq *seq;
+    int32_t n_rows;
+    int32_t logit;            /* row of the step's logits, or -1 */
+} fx_sched_item;
+
+typedef struct fx_sched {
+    const fx_mem *mem;
+    fx_kv *kv;
+    fx_sched_limits limits;
+    int32_t page_tokens;
+    fx_seq *first, *last;     /* waiting, in order */
+    int32_t n_waiting;
+    fx_seq **running;         /* [max_batch] in order */
+    int32_t n_running, n_following;   /* following: with a place */
+    fx_sched_item *items;     /* [max_batch] of the step planned last */
+    int32_t n_items;
+    fx_step step;
+    int32_t *token, *pos, *row_seq, *logit_rows;
+    fx_step_seq *step_seqs;
+    uint64_t preemptions;
+} fx_sched;
+
+/* Keeps kv. */
+fx_status fx_sched_init(fx_sched *s, const fx_mem *mem, fx_kv *kv, const fx_sched_limits *limits, fx_error *err);
+void fx_sched_done(fx_sched *s);
+
+/* Whether a sequence that grows to n tokens could ever run. */
+bool fx_sched_fits(const fx_sched *s, int64_t n_tokens);
+void fx_sched_add(fx_sched *s, fx_seq *seq);
+/* Another choice of leader's prompt; before any plan sees the leader. */
+void fx_sched_follow(fx_sched *s, fx_seq *seq, fx_seq *leader);
+/* In any state; gives back its pages. */
+void fx_sched_remove(fx_sched *s, fx_seq *seq);
+
+const fx_step *fx_sched_plan(fx_sched *s);
+void fx_sched_commit(fx_sched *s);
+/* Appends a sampled token to a sequence whose tokens are all computed. */
+void fx_sched_push(fx_sched *s, fx_seq *seq, int32_t token);
+/* Gives back the sequence's pages and lets it wait again. */
+void fx_sched_preempt(fx_sched *s, fx_seq *seq);
+void fx_sched_check(const fx_sched *s);
+
+#endif

@@ -1,0 +1,209 @@
+/* test_kv.c - the page pool and prefix tree: invariants under random use, eviction order,
+ * what makes pages different. */
+#include "fxtest.h"
+#include "kv/kv.h"
+
+#define PT 4
+
+static fx_state_layer layer = { .kind = FX_STATE_FULL };
+static const fx_state_table table = { .n_layers = 1, .layers = &layer, .page_tokens = PT, .page_bytes = 64 };
+
+static fx_kv *open_kv(uint32_t pages)
+{
+    fx_kv *kv = NULL;
+    fx_error err = { 0 };
+
+    CHECK_OK(fx_kv_open(&kv, &fx_mem_libc, &table, pages, FX_STR("model"), &err), err);
+    return kv;
+}
+
+static fx_kv_scope *scope(fx_kv *kv, const char *adapter, const char *salt)
+{
+    return fx_kv_scope_join(kv, fx_kv_scope_new(&fx_mem_libc, fx_str_of(adapter), fx_str_of(salt)));
+}
+
+static uint64_t state = 0x123456789abcdefu;
+static uint32_t rnd(uint32_t n)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 20) % n;
+}
+
+#define MOST 12
+typedef struct seq {
+    int32_t units[MOST * PT];
+    fx_page pages[MOST];
+    fx_hash128 keys[MOST];
+    int n;
+    fx_kv_scope *scope;
+    uint64_t mark;          /* of the scope: what its pages hold begins with it */
+} seq;
+
+/* The content a page with this history must have. */
+static uint64_t content(const seq *s, int page)
+{
+    uint64_t h = s->mark;
+
+    for (int i = 0; i < (page + 1) * PT; i++)
+        h = h * 1099511628211u + (uint64_t)s->units[i] + 1;
+    return h;
+}
+
+static uint64_t *bytes(fx_kv *kv, fx_page p)
+{
+    return (uint64_t *)(void *)(fx_kv_base(kv) + (size_t)p * fx_kv_page_bytes(kv));
+}
+
+static void add_page(fx_kv *kv, seq *s)
+{
+    int i = s->n;
+    fx_page parent = i ? s->pages[i - 1] : FX_PAGE_NONE, p;
+
+    s->keys[i] = fx_kv_key(kv, s->scope, i ? &s->keys[i - 1] : NULL, s->units + i * PT);
+    p = fx_kv_find(kv, s->scope, parent, &s->keys[i], s->units + i * PT);
+    if (p != FX_PAGE_NONE && rnd(4) > 0) {
+        fx_kv_ref(kv, p);
+    } else {
+        p = fx_kv_take(kv);
+        if (p == FX_PAGE_NONE)
+            return;
+        *bytes(kv, p) = content(s, i);
+        p = fx_kv_insert(kv, s->scope, parent, &s->keys[i], s->units + i * PT, p);
+    }
+    s->pages[s->n++] = p;
+    CHECK(*bytes(kv, p) == content(s, i));
+}
+
+static void drop_all(fx_kv *kv, seq *s)
+{
+    while (s->n > 0)
+        fx_kv_drop(kv, s->pages[--s->n]);
+}
+
+TEST(random_use_keeps_the_invariants)
+{
+    fx_kv *kv = open_kv(40);
+    fx_kv_scope *scopes[3] = { scope(kv, "", ""), scope(kv, "", "salt"), scope(kv, "s", "alt") };
+    seq seqs[8] = { 0 };
+
+    CHECK(scopes[1] != scopes[2]);
+    for (int op = 0; op < 30000; op++) {
+        seq *s = &seqs[rnd(8)];
+
+        if (s->n == 0) {
+            uint32_t which = rnd(3);
+
+            for (int i = 0; i < MOST * PT; i++)
+                s->units[i] = (int32_t)rnd(i % PT == 0 ? 2 : 1);    /* few different histories */
+            s->scope = scopes[which];
+            s->mark = which;
+            add_page(kv, s);
+        } else if (s->n == MOST || rnd(6) == 0) {
+            drop_all(kv, s);
+        } else {
+            add_page(kv, s);
+        }
+        for (int i = 0; i < s->n; i++)
+            CHECK(*bytes(kv, s->pages[i]) == content(s, i));
+        if (op % 7 == 0)
+            fx_kv_check(kv);
+        if (op % 1000 == 0)
+            fx_kv_forget(kv);
+    }
+    for (int i = 0; i < 8; i++)
+        drop_all(kv, &seqs[i]);
+    fx_kv_check(kv);
+    CHECK_EQ_I64(fx_kv_count(kv).used, 0);
+    fx_kv_forget(kv);
+    CHECK_EQ_I64(fx_kv_count(kv).free, 40);
+    for (int i = 0; i < 3; i++)
+        fx_kv_scope_leave(kv, scopes[i]);
+    fx_kv_close(kv);
+}
+
+TEST(eviction_is_least_recent_and_leaf_first)
+{
+    fx_kv *kv = open_kv(6);
+    seq a = { .units = { 1 } }, b = { .units = { 2 } };
+    fx_page first_a, p;
+
+    a.scope = b.scope = scope(kv, "", "");
+    for (int i = 0; i < 3; i++)
+        add_page(kv, &a);
+    for (int i = 0; i < 2; i++)
+        add_page(kv, &b);
+    first_a = a.pages[0];
+    drop_all(kv, &a);                               /* older than b's */
+    drop_all(kv, &b);
+    CHECK_EQ_I64(fx_kv_count(kv).cached, 5);
+    CHECK_EQ_I64(fx_kv_room(kv), 6);
+    p = fx_kv_take(kv);                             /* the free one */
+    CHECK_EQ_I64(fx_kv_count(kv).cached, 5);
+    CHECK(fx_kv_take(kv) == a.pages[2]);
+    CHECK(fx_kv_take(kv) == a.pages[1]);
+    CHECK(fx_kv_take(kv) == first_a);
+    CHECK(fx_kv_take(kv) == b.pages[1]);
+    CHECK(fx_kv_find(kv, b.scope, FX_PAGE_NONE, &b.keys[0], b.units) == b.pages[0]);
+    CHECK(fx_kv_take(kv) == b.pages[0]);
+    CHECK(fx_kv_take(kv) == FX_PAGE_NONE);
+    CHECK(fx_kv_find(kv, b.scope, FX_PAGE_NONE, &b.keys[0], b.units) == FX_PAGE_NONE);
+    fx_kv_check(kv);
+    fx_kv_drop(kv, p);
+    fx_kv_scope_leave(kv, a.scope);
+    fx_kv_close(kv);
+}
+
+/* Equal keys are not enough: scope, parent and units are compared. */
+TEST(a_collision_is_a_miss)
+{
+    fx_kv *kv = open_kv(4);
+    fx_kv_scope *s = scope(kv, "", ""), *other = scope(kv, "", "x");
+    const int32_t units[PT] = { 1, 2, 3, 4 }, more[PT] = { 1, 2, 3, 5 };
+    fx_hash128 key = fx_kv_key(kv, s, NULL, units);
+    fx_page p = fx_kv_take(kv);
+
+    CHECK(fx_kv_insert(kv, s, FX_PAGE_NONE, &key, units, p) == p);
+    CHECK(fx_kv_find(kv, s, FX_PAGE_NONE, &key, units) == p);
+    CHECK(fx_kv_find(kv, s, FX_PAGE_NONE, &key, more) == FX_PAGE_NONE);
+    CHECK(fx_kv_find(kv, s, p, &key, units) == FX_PAGE_NONE);
+    CHECK(fx_kv_find(kv, other, FX_PAGE_NONE, &key, units) == FX_PAGE_NONE);
+    fx_kv_drop(kv, p);
+    fx_kv_scope_leave(kv, s);
+    fx_kv_scope_leave(kv, other);
+    fx_kv_close(kv);
+}
+
+TEST(keys_differ_by_model_scope_and_history)
+{
+    fx_kv *kv = open_kv(1), *kv2 = NULL;
+    const int32_t units[PT] = { 1, 2, 3, 4 };
+    fx_kv_scope *s = scope(kv, "", ""), *salted = scope(kv, "", "x"), *s2;
+    fx_hash128 a = fx_kv_key(kv, s, NULL, units), b = fx_kv_key(kv, salted, NULL, units);
+    fx_hash128 c = fx_kv_key(kv, s, &a, units), d;
+
+    CHECK(fx_kv_open(&kv2, &fx_mem_libc, &table, 1, FX_STR("other model"), NULL) == FORNAX_OK);
+    s2 = scope(kv2, "", "");
+    d = fx_kv_key(kv2, s2, NULL, units);
+    CHECK(a.lo != b.lo && a.lo != c.lo && a.lo != d.lo);
+    fx_kv_scope_leave(kv, s);
+    fx_kv_scope_leave(kv, salted);
+    fx_kv_scope_leave(kv2, s2);
+    fx_kv_close(kv);
+    fx_kv_close(kv2);
+}
+
+TEST(other_kinds_of_state_are_refused_by_name)
+{
+    fx_state_layer layers[2] = { { .kind = FX_STATE_FULL }, { .kind = FX_STATE_WINDOW } };
+    fx_state_table t = { .n_layers = 2, .layers = layers, .page_tokens = 32, .page_bytes = 64 };
+    fx_kv *kv = NULL;
+    fx_error err = { 0 };
+
+    CHECK(fx_kv_open(&kv, &fx_mem_libc, &t, 1, FX_STR(""), &err) == FORNAX_EUNSUP);
+    CHECK(strstr(err.text, "window") && strstr(err.text, "layer 1"));
+    CHECK(kv == NULL);
+}
+
+FXTEST_MAIN()
