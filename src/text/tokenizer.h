@@ -74,9 +74,15 @@ typedef struct fx_detok {
     bool skip_special, first;
     unsigned char tail[16];        /* bytes of a character not yet complete */
     size_t n_tail;
+    size_t strip, held;            /* blanks still to leave out at the start; kept back at the end */
 } fx_detok;
 void fx_detok_init(fx_detok *d, const fx_tokenizer *t, bool skip_special);
 void fx_detok_push(fx_detok *d, int32_t id, fx_buf *out);   /* appends what is certain */
 void fx_detok_flush(fx_detok *d, fx_buf *out);              /* the rest */
+
+/* All ids at once, appended to 'out' (check out->failed).  The same text as a stream's,
+ * but where a run of byte tokens (<0x41>) isn't UTF-8: here each of them becomes U+FFFD,
+ * as the reference has it; a stream has already given out the run's whole characters. */
+void fx_tokenizer_decode(const fx_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, fx_buf *out);
 
 #endif
