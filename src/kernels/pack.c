@@ -120,10 +120,10 @@ static void put_q5_k(uint8_t *super, int lane, const fx_block_q5_k *b, int unuse
     for (int i = 0; i < 8; i++) {
         uint32_t high = 0;
 
-        for (int l = 0; l < 32; l++)
-            high |= (uint32_t)(b->qh[l] >> i & 1) << l;
+        for (int g = 0; g < 8; g++)
+            high |= (load32(b->qh + 4 * g) >> i & 0x01010101u) << g;
         put_sub_nibbles(super + i * 320, lane, b->qs + i / 2 * 32, i % 2);
-        put32(super + i * 320, 4, lane, spread_high(high));
+        put32(super + i * 320, 4, lane, high);
         scale_min(b->scales, i, super + 2560 + i * 32 + lane, super + 2560 + i * 32 + 16 + lane);
     }
     put16(super + 2816, lane, b->d);
