@@ -23,18 +23,14 @@ static uint64_t xcr0(void)
     return lo | (uint64_t)hi << 32;
 }
 
-/* vdpbf16ps exists on AMD's Zen 4 but runs at half the rate of float FMA there;
- * from Zen 5 (family 1Ah) on, and on Intel's, it is at least as fast. */
+/* Where vdpbf16ps exists: on AMD's Zen 4 and later it has twice the rate of float FMA
+ * (234 to 117 Gflop/s measured), on an Intel Xeon half of it (83 to 167). */
 static bool bf16_pays(void)
 {
-    uint32_t a, b, c, d, family;
+    uint32_t a, b, c, d;
 
     __cpuid(0, a, b, c, d);
-    if (b != signature_AMD_ebx)
-        return true;
-    __cpuid(1, a, b, c, d);
-    family = (a >> 8 & 15) + (a >> 20 & 255);
-    return family >= 0x1A;
+    return b == signature_AMD_ebx;
 }
 
 fx_cpu fx_cpu_detect(void)
