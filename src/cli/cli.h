@@ -1,0 +1,117 @@
+/* cli.h - the commands of the program: a table of commands, each with a table of options.
+ *
+ * A command is a file cmd_<name>.c that defines one fx_cmd row, listed in main.c.
+ * Options are rows too: they parse, check, print the help and name themselves in
+ * errors.  Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+ *
+ * Uses fornax.h and base/ only: what the program does, any C program can do. */
+#ifndef FX_CLI_H
+#define FX_CLI_H
+
+#include <stdio.h>
+
+#include "base/str.h"
+#include "base/text.h"
+#include "fornax.h"
+
+enum { FX_EXIT_OK = 0, FX_EXIT_FAILED = 1, FX_EXIT_USAGE = 2, FX_EXIT_INTERRUPTED = 130 };
+
+typedef enum fx_opt_type { FX_OPT_FLAG, FX_OPT_INT, FX_OPT_UINT64, FX_OPT_FLOAT, FX_OPT_STR, FX_OPT_STRS } fx_opt_type;
+
+typedef struct fx_opt {
+    const char *name;            /* "max-tokens" */
+    char letter;                 /* 'n' or 0 */
+    fx_opt_type type;
+    size_t at;                   /* offset in the command's option struct */
+    const char *value;           /* "N", "FILE"; NULL for flags */
+    const char *help;
+} fx_opt;
+
+/* A repeated option. */
+typedef struct fx_strs {
+    const char *at[64];
+    size_t n;
+} fx_strs;
+
+typedef struct fx_cmd {
+    const char *name;
+    const char *args;            /* "MODEL", "FILE" or "" : positional */
+    int min_args, max_args;
+    const char *summary;         /* one line */
+    const char *examples;        /* lines, two blanks before each */
+    const fx_opt *opts;          /* ends with name NULL */
+    size_t opts_bytes;           /* of the option struct */
+    const void *defaults;        /* initial value of it, or NULL: zeros */
+    int (*run)(const void *opts, int n_args, char **args);
+} fx_cmd;
+
+extern const fx_cmd fx_cmd_serve, fx_cmd_chat, fx_cmd_generate, fx_cmd_tokenize, fx_cmd_template, fx_cmd_logits,
+    fx_cmd_inspect, fx_cmd_bench;
+
+/* ---- What several commands share (common.c) ---- */
+
+/* Options every command that loads a model has, as the first member of its struct. */
+typedef struct fx_model_opts {
+    int64_t threads;
+    const char *dtype, *kv_dtype, *chat_template;
+    int64_t ctx;
+    bool verbose, quiet;
+} fx_model_opts;
+#define FX_MODEL_OPTS(type, m)                                                                                       \
+    { "threads", 't', FX_OPT_INT, offsetof(type, m.threads), "N", "compute threads (default: all this process may use)" }, \
+    { "dtype", 0, FX_OPT_STR, offsetof(type, m.dtype), "T", "auto, f32 (exact mode), bf16 or f16 (default: auto)" },  \
+    { "kv-dtype", 0, FX_OPT_STR, offsetof(type, m.kv_dtype), "T", "auto, f16 or f32 (default: auto)" },              \
+    { "chat-template", 0, FX_OPT_STR, offsetof(type, m.chat_template), "FILE", "use this Jinja template instead of the model's" }, \
+    { "ctx", 'c', FX_OPT_INT, offsetof(type, m.ctx), "N", "longest sequence in tokens (default: the model's)" },     \
+    { "verbose", 'v', FX_OPT_FLAG, offsetof(type, m.verbose), NULL, "log to stderr" },                               \
+    { "quiet", 'q', FX_OPT_FLAG, offsetof(type, m.quiet), NULL, "no progress display" }
+
+/* Sampling options; defaults are what 'greedy unless asked' users of the model expect. */
+typedef struct fx_sampling_opts {
+    double temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
+    int64_t top_k, max_tokens, min_tokens, n, logprobs;
+    uint64_t seed;
+    bool ignore_eos;
+    fx_strs stop;
+} fx_sampling_opts;
+#define FX_SEED_NONE UINT64_MAX
+#define FX_SAMPLING_DEFAULTS { .temperature = 0, .max_tokens = 0, .n = 1, .seed = FX_SEED_NONE, .logprobs = -1 }
+#define FX_SAMPLING_OPTS(type, m)                                                                                    \
+    { "temperature", 'T', FX_OPT_FLOAT, offsetof(type, m.temperature), "X", "0: greedy (default: 0)" },              \
+    { "top-k", 0, FX_OPT_INT, offsetof(type, m.top_k), "N", "sample among the N best (default: all)" },              \
+    { "top-p", 0, FX_OPT_FLOAT, offsetof(type, m.top_p), "X", "sample among the best that sum to X (default: 1)" },  \
+    { "min-p", 0, FX_OPT_FLOAT, offsetof(type, m.min_p), "X", "drop tokens below X times the best (default: 0)" },   \
+    { "repetition-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.repetition_penalty), "X", "over prompt and output (default: 1)" }, \
+    { "frequency-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.frequency_penalty), "X", "per occurrence in the output (default: 0)" }, \
+    { "presence-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.presence_penalty), "X", "once per token in the output (default: 0)" }, \
+    { "seed", 's', FX_OPT_UINT64, offsetof(type, m.seed), "N", "same seed, same text (default: drawn)" },            \
+    { "max-tokens", 'n', FX_OPT_INT, offsetof(type, m.max_tokens), "N", "new tokens at most (default: to the context's end)" }, \
+    { "min-tokens", 0, FX_OPT_INT, offsetof(type, m.min_tokens), "N", "no end before N tokens (default: 0)" },       \
+    { "stop", 0, FX_OPT_STRS, offsetof(type, m.stop), "TEXT", "end before this text; may be given again" },          \
+    { "ignore-eos", 0, FX_OPT_FLAG, offsetof(type, m.ignore_eos), NULL, "go on after the end token" }
+
+/* Prints "fornax COMMAND: text" and returns FX_EXIT_FAILED. */
+int fx_cli_fail(const fornax_error *err);
+int fx_cli_usage(const char *fmt, ...) FX_PRINTF(1, 2);     /* returns FX_EXIT_USAGE */
+void fx_cli_name(const char *command);                      /* for messages */
+
+fornax_status fx_cli_context(fornax_context **ctx, const fx_model_opts *m, fornax_error *err);
+/* Context and model, with a progress display on a terminal. */
+fornax_status fx_cli_model(fornax_context **ctx, fornax_model **model, const char *path, const fx_model_opts *m,
+                           fornax_error *err);
+/* Borrows the strings of 's'; 'strings' must hold s->stop.n entries. */
+void fx_cli_sampling(fornax_request_options *out, const fx_sampling_opts *s, fornax_string *strings);
+
+/* Whole of a file ("-": standard input) or fail with a message. */
+bool fx_cli_read(fx_buf *out, const char *path);
+/* "1,2,3" to ids; false after a usage message. Memory: FX_VEC from libc. */
+typedef FX_VEC(int32_t) fx_id_vec;
+bool fx_cli_ids(fx_id_vec *out, const char *list);
+bool fx_cli_tokenize(fx_id_vec *out, const fornax_tokenizer *tok, fx_str text, unsigned flags, fornax_error *err);
+
+/* ^C: the first sets a flag, the second ends the program. */
+void fx_cli_catch_interrupt(void);
+bool fx_cli_interrupted(void);
+void fx_cli_clear_interrupt(void);
+
+#endif

@@ -1,0 +1,206 @@
+/* main.c - the fornax program: finds the command, parses its options, runs it. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+static const fx_cmd *const commands[] = {
+    &fx_cmd_serve, &fx_cmd_chat,    &fx_cmd_generate, &fx_cmd_tokenize,
+    &fx_cmd_template, &fx_cmd_logits, &fx_cmd_inspect,  &fx_cmd_bench,
+};
+
+static const char *current = "";
+
+void fx_cli_name(const char *command) { current = command; }
+
+int fx_cli_fail(const fornax_error *err)
+{
+    fprintf(stderr, "fornax%s%s: %s\n", *current ? " " : "", current, err->text);
+    return FX_EXIT_FAILED;
+}
+
+int fx_cli_usage(const char *fmt, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "fornax%s%s: ", *current ? " " : "", current);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "\nTry 'fornax %s%s--help'.\n", current, *current ? " " : "");
+    return FX_EXIT_USAGE;
+}
+
+static void print_overview(FILE *to)
+{
+    fprintf(to, "fornax %s - compile, run and serve language models on this machine\n\n"
+                "usage: fornax COMMAND [options]\n\n", fornax_version());
+    for (size_t i = 0; i < FX_COUNT(commands); i++)
+        fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(to, "\nfornax COMMAND --help shows options and examples.\n");
+}
+
+static void print_help(const fx_cmd *c)
+{
+    printf("fornax %s - %s\n\nusage: fornax %s [options] %s\n\n", c->name, c->summary, c->name, c->args);
+    for (const fx_opt *o = c->opts; o->name; o++) {
+        char left[64];
+
+        snprintf(left, sizeof left, "%s%c%s--%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ',
+                 o->letter ? ", " : "  ", o->name, o->value ? " " : "", o->value ? o->value : "");
+        printf("  %-32s %s\n", left, o->help);
+    }
+    printf("      %-28s %s\n\nexamples:\n%s", "--help", "this text", c->examples);
+}
+
+/* ---- Options ---- */
+
+static bool set_number(const fx_opt *o, void *at, const char *text)
+{
+    fx_str s = fx_str_of(text);
+
+    if (o->type == FX_OPT_INT)
+        return fx_parse_i64(s, at);
+    if (o->type == FX_OPT_UINT64)
+        return fx_parse_u64(s, at);
+    return fx_parse_double(s, at);
+}
+
+static bool set_option(const fx_opt *o, void *opts, const char *text)
+{
+    void *at = (char *)opts + o->at;
+
+    if (o->type == FX_OPT_FLAG) {
+        *(bool *)at = true;
+    } else if (o->type == FX_OPT_STR) {
+        *(const char **)at = text;
+    } else if (o->type == FX_OPT_STRS) {
+        fx_strs *list = at;
+        if (list->n == FX_COUNT(list->at)) {
+            fx_cli_usage("--%s: given more than %zu times", o->name, FX_COUNT(list->at));
+            return false;
+        }
+        list->at[list->n++] = text;
+    } else if (!set_number(o, at, text)) {
+        fx_cli_usage("--%s: expected %s, found '%s'", o->name, o->type == FX_OPT_FLOAT ? "a number" : "an integer", text);
+        return false;
+    }
+    return true;
+}
+
+static const fx_opt *find_long(const fx_cmd *c, fx_str name)
+{
+    for (const fx_opt *o = c->opts; o->name; o++) {
+        if (fx_str_is(name, o->name))
+            return o;
+    }
+    return NULL;
+}
+
+static const fx_opt *find_letter(const fx_cmd *c, char letter)
+{
+    for (const fx_opt *o = c->opts; o->name; o++) {
+        if (o->letter && o->letter == letter)
+            return o;
+    }
+    return NULL;
+}
+
+/* One argument that begins with '-'. *i moves on when it takes the next one as its value. */
+static bool parse_option(const fx_cmd *c, void *opts, int argc, char **argv, int *i)
+{
+    const char *arg = argv[*i], *value = NULL;
+    const fx_opt *o;
+
+    if (arg[1] == '-') {
+        const char *eq = strchr(arg, '=');
+        o = find_long(c, eq ? fx_str_n(arg + 2, (size_t)(eq - arg - 2)) : fx_str_of(arg + 2));
+        value = eq ? eq + 1 : NULL;
+    } else {
+        o = find_letter(c, arg[1]);
+        value = o && arg[2] ? arg + 2 : NULL;
+    }
+    if (!o) {
+        fx_cli_usage("unknown option %s", arg);
+        return false;
+    }
+    if (o->type == FX_OPT_FLAG) {
+        if (value) {
+            fx_cli_usage("--%s takes no value", o->name);
+            return false;
+        }
+    } else if (!value) {
+        if (*i + 1 >= argc) {
+            fx_cli_usage("--%s: a value must follow", o->name);
+            return false;
+        }
+        value = argv[++*i];
+    }
+    return set_option(o, opts, value);
+}
+
+static int run_command(const fx_cmd *c, int argc, char **argv)
+{
+    void *opts = calloc(1, c->opts_bytes + 1);
+    char **args = calloc((size_t)argc + 1, sizeof *args);
+    int n = 0, status = FX_EXIT_USAGE;
+    bool options = true;
+
+    if (!opts || !args) {
+        fprintf(stderr, "fornax: no memory\n");
+        exit(FX_EXIT_FAILED);
+    }
+    if (c->defaults)
+        memcpy(opts, c->defaults, c->opts_bytes);
+    for (int i = 0; i < argc; i++) {
+        if (options && strcmp(argv[i], "--") == 0) {
+            options = false;
+        } else if (options && strcmp(argv[i], "--help") == 0) {
+            print_help(c);
+            status = FX_EXIT_OK;
+            goto done;
+        } else if (options && argv[i][0] == '-' && argv[i][1]) {
+            if (!parse_option(c, opts, argc, argv, &i))
+                goto done;
+        } else {
+            args[n++] = argv[i];
+        }
+    }
+    if (n < c->min_args || n > c->max_args)
+        fx_cli_usage(n < c->min_args ? "%s is missing" : "too many arguments; expected %s", c->args);
+    else
+        status = c->run(opts, n, args);
+done:
+    free(args);
+    free(opts);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_overview(stderr);
+        return FX_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+        print_overview(stdout);
+        return FX_EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("fornax %s\n", fornax_version());
+        return FX_EXIT_OK;
+    }
+    for (size_t i = 0; i < FX_COUNT(commands); i++) {
+        if (strcmp(argv[1], commands[i]->name) == 0) {
+            fx_cli_name(commands[i]->name);
+            int status = run_command(commands[i], argc - 2, argv + 2);
+            if (fflush(stdout) != 0 || ferror(stdout)) {
+                fprintf(stderr, "fornax %s: standard output: write error\n", argv[1]);
+                return status ? status : FX_EXIT_FAILED;
+            }
+            return status;
+        }
+    }
+    return fx_cli_usage("unknown command '%s'", argv[1]);
+}
