@@ -1,0 +1,131 @@
+/* cmd_serve.c - fornax serve MODEL: the OpenAI protocol over HTTP. */
+#include "cli/cli.h"
+#include "server/server.h"
+
+typedef struct serve_opts {
+    fx_model_opts model;
+    const char *host;
+    int64_t port, max_batch, step_tokens, prefill_chunk, queue, kv_mib, max_body_mib, timeout;
+    fx_strs names;
+    bool lenient, no_prefix_cache, log_requests;
+} serve_opts;
+
+static const fx_opt opts[] = {
+    { "host", 0, FX_OPT_STR, offsetof(serve_opts, host), "ADDR", "address to listen on (default: 127.0.0.1)" },
+    { "port", 0, FX_OPT_INT, offsetof(serve_opts, port), "N", "port, 0 for any free one (default: 8000)" },
+    { "name", 0, FX_OPT_STRS, offsetof(serve_opts, names), "NAME", "the model's name in the API; may be given again" },
+    { "max-batch", 0, FX_OPT_INT, offsetof(serve_opts, max_batch), "N", "sequences running at once (default: 64)" },
+    { "step-tokens", 0, FX_OPT_INT, offsetof(serve_opts, step_tokens), "N", "tokens in a step at most (default: 512)" },
+    { "prefill-chunk", 0, FX_OPT_INT, offsetof(serve_opts, prefill_chunk), "N", "prompt tokens of one request in a step (default: step tokens)" },
+    { "queue", 0, FX_OPT_INT, offsetof(serve_opts, queue), "N", "requests waiting at most (default: 256)" },
+    { "kv-mib", 0, FX_OPT_INT, offsetof(serve_opts, kv_mib), "N", "size of the KV cache in MiB (default: by context)" },
+    { "no-prefix-cache", 0, FX_OPT_FLAG, offsetof(serve_opts, no_prefix_cache), NULL, "never reuse prompts of earlier requests" },
+    { "lenient-fields", 0, FX_OPT_FLAG, offsetof(serve_opts, lenient), NULL, "accept unknown request fields, named in a response header" },
+    { "max-body-mib", 0, FX_OPT_INT, offsetof(serve_opts, max_body_mib), "N", "largest request body (default: 64)" },
+    { "timeout", 0, FX_OPT_INT, offsetof(serve_opts, timeout), "SECONDS", "close idle connections after (default: 60)" },
+    { "log-requests", 0, FX_OPT_FLAG, offsetof(serve_opts, log_requests), NULL, "a line on stderr for each request" },
+    FX_MODEL_OPTS(serve_opts, model),
+    { 0 },
+};
+static const serve_opts defaults = { .host = "127.0.0.1", .port = 8000 };
+
+typedef struct banner {
+    const serve_opts *opt;
+    const char *name;
+} banner;
+
+static void ready(void *user, int port)
+{
+    const banner *b = user;
+    bool v6 = strchr(b->opt->host, ':') != NULL;
+
+    printf("%s is served at http://%s%s%s:%d/v1 (web page: http://%s%s%s:%d/)\n", b->name, v6 ? "[" : "", b->opt->host,
+           v6 ? "]" : "", port, v6 ? "[" : "", b->opt->host, v6 ? "]" : "", port);
+    fflush(stdout);
+}
+
+static int stopping(void *user)
+{
+    (void)user;
+    return fx_cli_interrupted();
+}
+
+static void log_request(void *user, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "%s\n", line);
+}
+
+static bool in_range(const char *name, int64_t v, int64_t low, int64_t high)
+{
+    if (v >= low && v <= high)
+        return true;
+    fx_cli_usage("--%s: expected %lld to %lld, found %lld", name, (long long)low, (long long)high, (long long)v);
+    return false;
+}
+
+static bool check(const serve_opts *o)
+{
+    return in_range("port", o->port, 0, 65535) && in_range("max-batch", o->max_batch, 0, 4096) &&
+           in_range("step-tokens", o->step_tokens, 0, 65536) && in_range("prefill-chunk", o->prefill_chunk, 0, 65536) &&
+           in_range("queue", o->queue, 0, 1 << 20) && in_range("kv-mib", o->kv_mib, 0, (int64_t)1 << 24) &&
+           in_range("max-body-mib", o->max_body_mib, 0, 1 << 12) && in_range("timeout", o->timeout, 0, 86400);
+}
+
+static fornax_status serve(const serve_opts *o, fornax_model *model, fornax_error *err)
+{
+    fornax_engine_options eo = FORNAX_OPTIONS(fornax_engine_options);
+    const char *name = o->names.n ? o->names.at[0] : fornax_model_get_info(model)->name;
+    banner b = { o, name };
+    fx_server_options so = {
+        .host = o->host, .port = (int)o->port,
+        .names = o->names.n ? o->names.at : &name, .n_names = o->names.n ? o->names.n : 1,
+        .lenient_fields = o->lenient, .max_body_bytes = (size_t)o->max_body_mib << 20,
+        .idle_timeout_s = (int)o->timeout, .default_temperature = -1,
+        .ready = ready, .ready_user = &b, .stopping = stopping,
+        .log = o->log_requests ? log_request : NULL,
+    };
+    fornax_engine *engine = NULL;
+    fornax_status st;
+
+    eo.max_batch = (int)o->max_batch;
+    eo.step_tokens = (int)o->step_tokens;
+    eo.prefill_chunk = (int)o->prefill_chunk;
+    eo.queue_limit = (int)o->queue;
+    eo.kv_bytes = o->kv_mib << 20;
+    eo.no_prefix_cache = o->no_prefix_cache;
+    st = fornax_engine_open(&engine, model, &eo, err);
+    if (st == FORNAX_OK)
+        st = fx_server_run(engine, &so, err);
+    fornax_engine_close(engine);
+    return st;
+}
+
+static int run(const void *o, int n, char **args)
+{
+    const serve_opts *opt = o;
+    fornax_error err = { 0 };
+    fornax_context *ctx = NULL;
+    fornax_model *model = NULL;
+    int status = FX_EXIT_OK;
+
+    (void)n;
+    if (!check(opt))
+        return FX_EXIT_USAGE;
+    fx_cli_catch_interrupt();
+    if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) != FORNAX_OK ||
+        serve(opt, model, &err) != FORNAX_OK)
+        status = fx_cli_fail(&err);
+    fornax_model_close(model);
+    fornax_context_close(ctx);
+    return status;
+}
+
+const fx_cmd fx_cmd_serve = {
+    .name = "serve", .args = "MODEL", .min_args = 1, .max_args = 1,
+    .summary = "serve a model with the OpenAI protocol, and a web page to chat",
+    .examples = "  fornax serve model.gguf\n  fornax serve folder/ --name my-model --port 8080\n"
+                "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+                "    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n",
+    .opts = opts, .opts_bytes = sizeof(serve_opts), .defaults = &defaults, .run = run,
+};

@@ -1,0 +1,29 @@
+/* server.h - the OpenAI-protocol server: one entry point for the program. */
+#ifndef FX_SERVER_H
+#define FX_SERVER_H
+
+#include "fornax.h"
+
+typedef struct fx_server_options {
+    const char *host;            /* "127.0.0.1" */
+    int port;                    /* 8000; 0: any free one */
+    const char *const *names;    /* the model's names; the first is shown */
+    size_t n_names;
+    int lenient_fields;          /* accept unknown request fields, reported in a header */
+    size_t max_body_bytes;       /* of a request; 0: 64 MiB */
+    int max_connections;         /* 0: 1024 */
+    int idle_timeout_s;          /* of a connection; 0: 60 */
+    double default_temperature;  /* when the request has none; < 0: 1, as the protocol says */
+    /* Called once when listening, with the port in use. */
+    void (*ready)(void *user, int port);
+    void *ready_user;
+    int (*stopping)(void *user); /* asked several times a second; nonzero: finish and return */
+    void *stopping_user;
+    void (*log)(void *user, const char *line);   /* one line a request, or NULL */
+    void *log_user;
+} fx_server_options;
+
+/* Serves 'engine' until stopping() says so. FORNAX_EIO: can't listen (text says where). */
+fornax_status fx_server_run(fornax_engine *engine, const fx_server_options *opt, fornax_error *err);
+
+#endif
