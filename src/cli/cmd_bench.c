@@ -1,0 +1,272 @@
+/* cmd_bench.c - fornax bench MODEL: prefill and decode rates, start-up, memory; perplexity.
+ *
+ * Rates are medians over --repeat runs. Prefill: the prompt's tokens over the time from the
+ * submission of one request to its first token. Decode: for 'batch' requests at once, tokens
+ * after each one's first, over the time from the last first token to the last token. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/cli.h"
+
+typedef struct bench_opts {
+    fx_model_opts model;
+    int64_t prompt, gen, batch, repeat;
+    const char *ppl;
+    bool json;
+} bench_opts;
+
+static const fx_opt opts[] = {
+    { "prompt", 'p', FX_OPT_INT, offsetof(bench_opts, prompt), "N", "tokens of the prefill measurement (default: 512)" },
+    { "gen", 'g', FX_OPT_INT, offsetof(bench_opts, gen), "N", "tokens generated a sequence (default: 64)" },
+    { "batch", 'b', FX_OPT_INT, offsetof(bench_opts, batch), "N", "sequences at once in decode (default: 1)" },
+    { "repeat", 'r', FX_OPT_INT, offsetof(bench_opts, repeat), "N", "runs; the median counts (default: 3)" },
+    { "ppl", 0, FX_OPT_STR, offsetof(bench_opts, ppl), "FILE", "perplexity of a text instead of rates, in windows of --ctx (default: 512)" },
+    { "json", 0, FX_OPT_FLAG, offsetof(bench_opts, json), NULL, "one JSON object" },
+    FX_MODEL_OPTS(bench_opts, model),
+    { 0 },
+};
+static const bench_opts defaults = { .prompt = 512, .gen = 64, .batch = 1, .repeat = 3 };
+
+/* ---- One request's times, written on the engine's thread ---- */
+
+typedef struct timing {
+    uint64_t first_ns, last_ns;
+    int64_t tokens;
+} timing;
+
+static int on_event(void *user, const fornax_event *e)
+{
+    timing *t = user;
+
+    if (e->kind == FORNAX_EVENT_TOKEN) {
+        t->last_ns = fx_clock_ns();
+        if (t->tokens++ == 0)
+            t->first_ns = t->last_ns;
+    }
+    return 0;
+}
+
+/* Ids that are text, the same in each run: a small generator over the vocabulary. */
+static void fill_ids(int32_t *ids, int64_t n, const fornax_tokenizer *tok, int64_t vocab, uint64_t seed)
+{
+    uint64_t x = seed * 2862933555777941757u + 3037000493u;
+    int64_t limit = FX_MIN(fornax_tokenizer_size(tok), vocab);
+
+    for (int64_t i = 0; i < n; i++) {
+        do {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            ids[i] = (int32_t)((x >> 33) % (uint64_t)FX_MAX(limit, 1));
+        } while (limit > 1000 && fornax_token_is_special(tok, ids[i]));
+    }
+}
+
+/* 'batch' requests at once. Returns FORNAX_OK and the two rates (0 where not measurable). */
+static fornax_status run_once(fornax_engine *engine, int64_t prompt, int64_t gen, int64_t batch, uint64_t seed,
+                              double *prefill, double *decode, fornax_error *err)
+{
+    fornax_model *model = fornax_engine_model(engine);
+    const fornax_tokenizer *tok = fornax_model_tokenizer(model);
+    int64_t vocab = fornax_model_get_info(model)->vocab_size;
+    fornax_request **reqs = calloc((size_t)batch, sizeof *reqs);
+    timing *times = calloc((size_t)batch, sizeof *times);
+    int32_t *ids = calloc((size_t)prompt, sizeof *ids);
+    uint64_t start, last_first = 0, last = 0;
+    int64_t decoded = 0;
+    fornax_status st = reqs && times && ids ? FORNAX_OK : FORNAX_ENOMEM;
+
+    start = fx_clock_ns();
+    for (int64_t i = 0; st == FORNAX_OK && i < batch; i++) {
+        fornax_request_options r = FORNAX_OPTIONS(fornax_request_options);
+
+        fill_ids(ids, prompt, tok, vocab, seed + (uint64_t)i);
+        r.ids = ids;
+        r.n_ids = (size_t)prompt;
+        r.max_tokens = gen;
+        r.ignore_eos = 1;
+        r.on_event = on_event;
+        r.event_user = &times[i];
+        st = fornax_request_submit(&reqs[i], engine, &r, err);
+    }
+    for (int64_t i = 0; st == FORNAX_OK && i < batch; i++) {
+        const fornax_event *e;
+        while ((st = fornax_request_next(reqs[i], &e, -1, err)) == FORNAX_OK && e->kind != FORNAX_EVENT_DONE)
+            continue;
+        if (st == FORNAX_ENOTFOUND)      /* events went to the callback; DONE has passed */
+            st = FORNAX_OK;
+        last_first = FX_MAX(last_first, times[i].first_ns);
+        last = FX_MAX(last, times[i].last_ns);
+        decoded += times[i].tokens - 1;
+    }
+    if (st == FORNAX_OK) {
+        *prefill = (double)(prompt * batch) / ((double)(last_first - start) / 1e9);
+        *decode = last > last_first ? (double)decoded / ((double)(last - last_first) / 1e9) : 0;
+    }
+    for (int64_t i = 0; reqs && i < batch; i++)
+        fornax_request_close(reqs[i]);
+    free(ids);
+    free(times);
+    free(reqs);
+    return st;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int64_t n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static int64_t resident_bytes(void)
+{
+    FILE *f = fopen("/proc/self/statm", "r");
+    long long total = 0, resident = 0;
+
+    if (!f)
+        return 0;
+    if (fscanf(f, "%lld %lld", &total, &resident) != 2)
+        resident = 0;
+    fclose(f);
+    return resident * 4096;
+}
+
+static int rates(const bench_opts *opt, fornax_engine *engine, fornax_error *err)
+{
+    const fornax_model_info *info = fornax_model_get_info(fornax_engine_model(engine));
+    double prefill[64], decode[64], unused;
+    fornax_status st = run_once(engine, FX_MIN(opt->prompt, 16), 4, 1, 99, &unused, &unused, err);   /* warm */
+
+    for (int64_t i = 0; st == FORNAX_OK && i < opt->repeat; i++) {
+        st = run_once(engine, opt->prompt, 1, 1, 1 + (uint64_t)i, &prefill[i], &unused, err);
+        if (st == FORNAX_OK)
+            st = run_once(engine, 1, opt->gen, opt->batch, 1000 + (uint64_t)i, &unused, &decode[i], err);
+    }
+    if (st != FORNAX_OK)
+        return fx_cli_fail(err);
+    double p = median(prefill, opt->repeat), d = median(decode, opt->repeat);
+    if (opt->json)
+        printf("{\"model\": \"%s\", \"architecture\": \"%s\", \"dtype\": \"%s\", \"cpu\": \"%s\", \"threads\": %d, "
+               "\"prompt\": %lld, \"gen\": %lld, \"batch\": %lld, \"prefill_tps\": %.3f, \"decode_tps\": %.3f, "
+               "\"load_ms\": %.3f, \"rss_bytes\": %lld, \"weight_bytes\": %lld, \"file_bytes\": %lld}\n",
+               info->name, info->architecture, info->dtype, info->numerics_id, (int)opt->model.threads,
+               (long long)opt->prompt, (long long)opt->gen, (long long)opt->batch, p, d, info->load_ms,
+               (long long)resident_bytes(), (long long)info->weight_bytes, (long long)info->file_bytes);
+    else
+        printf("%s (%s)\n  prefill %lld  %10.1f tokens/s\n  decode x%lld  %10.1f tokens/s\n"
+               "  load         %10.1f ms\n  resident     %10.1f MiB (file %.1f MiB)\n",
+               info->name, info->numerics_id, (long long)opt->prompt, p, (long long)opt->batch, d, info->load_ms,
+               (double)resident_bytes() / 1048576, (double)info->file_bytes / 1048576);
+    return FX_EXIT_OK;
+}
+
+/* ---- Perplexity ---- */
+
+typedef struct scorer {
+    const int32_t *ids;
+    int64_t n, count;
+    double nll;
+} scorer;
+
+static int score(void *user, int64_t position, const float *logits, int64_t vocab)
+{
+    scorer *s = user;
+    double max = (double)logits[0], sum = 0;
+
+    if (position + 1 >= s->n)
+        return 0;
+    for (int64_t i = 1; i < vocab; i++)
+        max = FX_MAX(max, (double)logits[i]);
+    for (int64_t i = 0; i < vocab; i++)
+        sum += exp((double)logits[i] - max);
+    s->nll += max + log(sum) - (double)logits[s->ids[position + 1]];
+    s->count++;
+    return fx_cli_interrupted();
+}
+
+static int perplexity(const bench_opts *opt, fornax_model *model, fornax_error *err)
+{
+    fx_id_vec ids = { 0 };
+    fx_buf text;
+    scorer s = { 0 };
+    fornax_status st = FORNAX_OK;
+    int64_t ctx = opt->model.ctx ? opt->model.ctx : 512, windows;
+
+    fx_buf_init(&text, &fx_mem_libc);
+    if (!fx_cli_read(&text, opt->ppl)) {
+        fx_buf_done(&text);
+        return FX_EXIT_FAILED;
+    }
+    if (!fx_cli_tokenize(&ids, fornax_model_tokenizer(model), fx_buf_view(&text),
+                         FORNAX_TOKENIZE_ADD | FORNAX_TOKENIZE_SPECIAL, err))
+        st = err->status;
+    windows = (int64_t)ids.n / ctx;
+    for (int64_t w = 0; st == FORNAX_OK && w < windows; w++) {
+        s.ids = ids.at + w * ctx;
+        s.n = ctx;
+        st = fornax_model_evaluate(model, s.ids, (size_t)ctx, (size_t)ctx / 2, score, &s, err);
+        if (!opt->model.quiet && st == FORNAX_OK)
+            fprintf(stderr, "\rwindow %lld of %lld: %.4f ", (long long)(w + 1), (long long)windows,
+                    exp(s.nll / (double)FX_MAX(s.count, 1)));
+    }
+    if (!opt->model.quiet && windows > 0)
+        fputc('\n', stderr);
+    FX_VEC_FREE(&ids, &fx_mem_libc);
+    fx_buf_done(&text);
+    if (st != FORNAX_OK)
+        return fx_cli_fail(err);
+    if (s.count == 0) {
+        snprintf(err->text, sizeof err->text, "%s: fewer than %lld tokens", opt->ppl, (long long)ctx);
+        return fx_cli_fail(err);
+    }
+    printf(opt->json ? "{\"perplexity\": %.6f, \"tokens_scored\": %lld, \"windows\": %lld, \"ctx\": %lld}\n"
+                     : "perplexity %.4f over %lld tokens (%lld windows of %lld)\n",
+           exp(s.nll / (double)s.count), (long long)s.count, (long long)windows, (long long)ctx);
+    return FX_EXIT_OK;
+}
+
+static int run(const void *o, int n, char **args)
+{
+    const bench_opts *opt = o;
+    fornax_engine_options eo = FORNAX_OPTIONS(fornax_engine_options);
+    fornax_error err = { 0 };
+    fornax_context *ctx = NULL;
+    fornax_model *model = NULL;
+    fornax_engine *engine = NULL;
+    int status;
+
+    (void)n;
+    if (opt->prompt < 1 || opt->gen < 2 || opt->batch < 1 || opt->batch > 1024 || opt->repeat < 1 || opt->repeat > 64)
+        return fx_cli_usage("expected --prompt from 1, --gen from 2, --batch 1 to 1024, --repeat 1 to 64");
+    if (opt->ppl && opt->model.ctx && opt->model.ctx < 4)
+        return fx_cli_usage("--ctx: expected at least 4");
+    fx_cli_catch_interrupt();
+    eo.no_prefix_cache = 1;
+    eo.max_batch = (int)FX_MAX(opt->batch, 64);
+    if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) != FORNAX_OK)
+        status = fx_cli_fail(&err);
+    else if (opt->ppl)
+        status = perplexity(opt, model, &err);
+    else if (fornax_engine_open(&engine, model, &eo, &err) != FORNAX_OK)
+        status = fx_cli_fail(&err);
+    else
+        status = rates(opt, engine, &err);
+    fornax_engine_close(engine);
+    fornax_model_close(model);
+    fornax_context_close(ctx);
+    return status;
+}
+
+const fx_cmd fx_cmd_bench = {
+    .name = "bench", .args = "MODEL", .min_args = 1, .max_args = 1,
+    .summary = "measure prefill, decode, start-up and memory, or perplexity",
+    .examples = "  fornax bench model.gguf --threads 2 --prompt 512 --gen 64 --batch 16 --json\n"
+                "  fornax bench model.gguf --ppl text.txt --ctx 512\n",
+    .opts = opts, .opts_bytes = sizeof(bench_opts), .defaults = &defaults, .run = run,
+};
