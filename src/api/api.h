@@ -1,0 +1,76 @@
+/* api.h - the objects behind fornax.h, and what its files share.
+ *
+ * A file per object: context.c, tokenizer.c, prompt.c, model.c, engine.c, session.c,
+ * inspect.c.  Every public entry that computes goes through fx_api_usable, which
+ * refuses to run in a forked child; floating-point work sets the library's mode (fpmode.h). */
+#ifndef FX_API_H
+#define FX_API_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "base/cpu.h"
+#include "base/fpmode.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "format/weights.h"
+#include "runtime/program.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+
+struct fornax_context {
+    fx_mem mem;
+    fx_log log;
+    fx_cpu cpu;
+    fx_pool *pool;
+    pid_t pid;                   /* of the process that opened it */
+    int64_t pinned_now;          /* FORNAX_NOW, or -1 */
+};
+
+/* FORNAX_EARG in a forked child. */
+fx_status fx_api_usable(const fornax_context *ctx, fx_error *err);
+int64_t fx_api_now(const fornax_context *ctx);      /* unix seconds */
+
+struct fornax_text {
+    fx_buf buf;
+    const fx_mem *mem;
+};
+/* Takes the bytes of 'b' (also on failure). */
+fx_status fx_api_text(fornax_text **out, const fx_mem *mem, fx_buf *b, fx_error *err);
+
+/* json_dumps' memory, whichever allocator jansson was given. NULL is fine. */
+void fx_api_json_free(char *dumped);
+
+struct fornax_tokenizer {
+    fornax_context *ctx;
+    fx_weights *weights;         /* own, opened for headers only; NULL: a model's */
+    fx_tokenizer *t;             /* NULL: the folder has a template only */
+    fx_arena arena;
+    int32_t *eos;                /* generation ends at these */
+    size_t n_eos;
+    const char *template_text;   /* zero-terminated, or NULL */
+    const char *tool_template;   /* used instead when there are tools, or NULL */
+    json_t *trusted;             /* special tokens by name, for the template */
+    /* Parsed when first used. */
+    pthread_mutex_t lock;
+    fx_template *parsed, *parsed_tool;
+};
+
+/* A tokenizer over 'w' (borrowed). chat_template: replaces the file's, or NULL. */
+fx_status fx_api_tokenizer_new(fornax_tokenizer **out, fornax_context *ctx, fx_weights *w, const char *chat_template,
+                               fx_error *err);
+
+struct fornax_model {
+    fornax_context *ctx;
+    fx_weights *weights;
+    fornax_tokenizer *tok;
+    fx_program *program;
+    fx_arena arena;              /* strings of info */
+    fornax_model_info info;
+    fx_hash128 fingerprint;
+};
+
+#endif
