@@ -1,0 +1,626 @@
+/* gen.c - generations: request options from a body, events to chunks or to one answer. */
+#include "server/gen.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+const fx_gen_body fx_gen_defaults = {
+    .temperature = NAN, .top_p = 1, .min_p = 0, .repetition_penalty = 1, .top_k = -1, .n = 1,
+    .max_tokens = FX_NO_INT, .max_completion_tokens = FX_NO_INT, .seed = FX_NO_INT, .top_logprobs = FX_NO_INT,
+    .logprobs_int = FX_NO_INT, .best_of = FX_NO_INT, .add_generation_prompt = true,
+};
+
+/* One choice of one prompt. */
+typedef struct gen_choice {
+    fx_buf text;                 /* gathered, when not streaming */
+    fx_buf lp;                   /* chat: objects of "content"; completions: tokens */
+    fx_buf lp_values, lp_top, lp_offsets;    /* completions */
+    size_t offset;               /* characters of text shown so far */
+    bool begun;                  /* its first chunk is out */
+    fornax_finish finish;
+} gen_choice;
+
+typedef struct gen_prompt {
+    int32_t *ids;
+    size_t n_ids;
+    fx_buf text;                 /* echo */
+    fornax_request *req;
+    bool done;
+} gen_prompt;
+
+struct fx_gen {
+    fx_call *call;
+    bool chat, stream, include_usage, echo, logprobs, failed;
+    char id[48];
+    int64_t created;
+    fx_str model;                /* as the client named it */
+    fornax_request_options opt;
+    FX_VEC(fornax_string) stops;
+    FX_VEC(int32_t) stop_ids;
+    FX_VEC(fornax_logit_bias) bias;
+    char *salt;
+    FX_VEC(gen_prompt) prompts;
+    gen_choice *choices;         /* [prompts * n] */
+    size_t n_done;
+    int64_t prompt_tokens, cached_tokens, generated_tokens;
+};
+
+size_t fx_gen_requests(const fx_gen *g) { return g->prompts.n; }
+int fx_gen_fd(const fx_gen *g, size_t index) { return fornax_request_fd(g->prompts.at[index].req); }
+
+/* ---- From a body to options ---- */
+
+static fx_status bad(fx_error *err, const char *name, const char *what)
+{
+    return fx_fail_param(err, FORNAX_EARG, name, "%s: expected %s", name, what);
+}
+
+static fx_status add_stop(fx_gen *g, const json_t *v, fx_error *err)
+{
+    if (!json_is_string(v) || json_string_length(v) == 0)
+        return bad(err, "stop", "a non-empty string or a list of them");
+    char *copy = malloc(json_string_length(v) + 1);
+    if (!copy || !FX_VEC_PUSH(&g->stops, &fx_mem_libc, ((fornax_string){ copy, json_string_length(v) }))) {
+        free(copy);
+        return fx_nomem(err, "stop strings");
+    }
+    memcpy(copy, json_string_value(v), json_string_length(v) + 1);
+    return FORNAX_OK;
+}
+
+static fx_status read_stops(fx_gen *g, const fx_gen_body *b, fx_error *err)
+{
+    if (b->stop && !json_is_array(b->stop))
+        FX_TRY(add_stop(g, b->stop, err));
+    if (json_array_size(b->stop) > 64)
+        return bad(err, "stop", "at most 64 strings");
+    for (size_t i = 0; i < json_array_size(b->stop); i++)
+        FX_TRY(add_stop(g, json_array_get(b->stop, i), err));
+    if (b->stop_token_ids && !json_is_array(b->stop_token_ids))
+        return bad(err, "stop_token_ids", "a list of ids");
+    for (size_t i = 0; i < json_array_size(b->stop_token_ids); i++) {
+        const json_t *v = json_array_get(b->stop_token_ids, i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX)
+            return bad(err, "stop_token_ids", "a list of ids");
+        if (!FX_VEC_PUSH(&g->stop_ids, &fx_mem_libc, (int32_t)json_integer_value(v)))
+            return fx_nomem(err, "stop ids");
+    }
+    return FORNAX_OK;
+}
+
+static fx_status read_bias(fx_gen *g, const fx_gen_body *b, fx_error *err)
+{
+    int64_t vocab = fornax_model_get_info(g->call->http->model)->vocab_size;
+    const char *key;
+    json_t *v;
+
+    if (b->logit_bias && !json_is_object(b->logit_bias))
+        return bad(err, "logit_bias", "an object of token ids and numbers");
+    json_object_foreach((json_t *)b->logit_bias, key, v) {
+        int64_t id;
+        double x = json_number_value(v);
+
+        if (!fx_parse_i64(fx_str_of(key), &id) || id < 0 || id >= vocab)
+            return fx_fail_param(err, FORNAX_EARG, "logit_bias", "logit_bias: expected token ids below %lld, found '%.40s'",
+                                 (long long)vocab, key);
+        if (!json_is_number(v) || !(x >= -100 && x <= 100))
+            return fx_fail_param(err, FORNAX_EARG, "logit_bias", "logit_bias: %s: expected a number from -100 to 100", key);
+        if (!FX_VEC_PUSH(&g->bias, &fx_mem_libc, ((fornax_logit_bias){ (int32_t)id, (float)x })))
+            return fx_nomem(err, "logit_bias");
+    }
+    return FORNAX_OK;
+}
+
+static fx_status read_stream_options(fx_gen *g, const fx_gen_body *b, fx_error *err)
+{
+    const json_t *usage = json_object_get(b->stream_options, "include_usage");
+
+    g->stream = b->stream;
+    if (!b->stream_options)
+        return FORNAX_OK;
+    if (!json_is_object(b->stream_options) || (usage && !json_is_boolean(usage)))
+        return bad(err, "stream_options", "{\"include_usage\": true or false}");
+    if (!b->stream)
+        return fx_fail_param(err, FORNAX_EARG, "stream_options", "stream_options: only allowed when stream is true");
+    g->include_usage = json_is_true(usage);
+    return FORNAX_OK;
+}
+
+static fx_status read_limits(fx_gen *g, const fx_gen_body *b, fx_error *err)
+{
+    fornax_request_options *o = &g->opt;
+    int64_t max = b->max_completion_tokens != FX_NO_INT ? b->max_completion_tokens : b->max_tokens;
+
+    if (max == FX_NO_INT)
+        max = g->chat ? 0 : 16;          /* the protocol's default for completions */
+    else if (max == 0)
+        max = -1;
+    o->max_tokens = max;
+    o->min_tokens = b->min_tokens;
+    o->logprobs = g->chat ? b->logprobs : b->logprobs_int != FX_NO_INT;
+    o->top_logprobs = (int)(g->chat ? (b->top_logprobs == FX_NO_INT ? 0 : b->top_logprobs)
+                                    : (b->logprobs_int == FX_NO_INT ? 0 : b->logprobs_int));
+    g->logprobs = o->logprobs;
+    if (g->chat && !b->logprobs && b->top_logprobs != FX_NO_INT && b->top_logprobs > 0)
+        return fx_fail_param(err, FORNAX_EARG, "top_logprobs", "top_logprobs: only allowed when logprobs is true");
+    if (b->echo && g->logprobs)
+        return fx_fail_param(err, FORNAX_EUNSUP, "echo", "echo: not supported together with logprobs");
+    if (b->best_of != FX_NO_INT && b->best_of != b->n)
+        return fx_fail_param(err, FORNAX_EUNSUP, "best_of", "best_of: only supported when equal to n");
+    g->echo = b->echo;
+    return FORNAX_OK;
+}
+
+static fx_status read_body(fx_gen *g, const fx_gen_body *b, fx_error *err)
+{
+    fornax_request_options *o = &g->opt;
+
+    FX_TRY(read_stops(g, b, err));
+    FX_TRY(read_bias(g, b, err));
+    FX_TRY(read_stream_options(g, b, err));
+    FX_TRY(read_limits(g, b, err));
+    o->n = (int)b->n;
+    o->temperature = (float)(isnan(b->temperature) ? g->call->http->opt.default_temperature : b->temperature);
+    o->top_k = b->top_k < 0 ? 0 : (int)FX_MIN(b->top_k, INT32_MAX);
+    o->top_p = (float)b->top_p;
+    if (b->top_p == 0)                   /* the nucleus of nothing is the best token */
+        o->top_k = 1, o->top_p = 1;
+    o->min_p = (float)b->min_p;
+    o->repetition_penalty = (float)b->repetition_penalty;
+    o->frequency_penalty = (float)b->frequency_penalty;
+    o->presence_penalty = (float)b->presence_penalty;
+    o->has_seed = b->seed != FX_NO_INT;
+    o->seed = (uint64_t)b->seed;
+    o->ignore_eos = b->ignore_eos;
+    o->priority = (int)b->priority;
+    o->stop = g->stops.at;
+    o->n_stop = g->stops.n;
+    o->stop_ids = g->stop_ids.at;
+    o->n_stop_ids = g->stop_ids.n;
+    o->logit_bias = g->bias.at;
+    o->n_logit_bias = g->bias.n;
+    if (b->cache_salt.p) {
+        g->salt = malloc(b->cache_salt.n + 1);
+        if (!g->salt)
+            return fx_nomem(err, "cache_salt");
+        memcpy(g->salt, b->cache_salt.p, b->cache_salt.n);
+        g->salt[b->cache_salt.n] = 0;
+        if (strlen(g->salt) != b->cache_salt.n)
+            return bad(err, "cache_salt", "a string without zero characters");
+        o->cache_salt = g->salt;
+    }
+    return FORNAX_OK;
+}
+
+static fx_status read_model(fx_gen *g, const fx_gen_body *b, fx_error *err)
+{
+    const fx_server_options *opt = &g->call->http->opt;
+
+    g->model = fx_str_of(opt->names[0]);
+    if (!b->model.p)
+        return FORNAX_OK;
+    for (size_t i = 0; i < opt->n_names; i++) {
+        if (fx_str_is(b->model, opt->names[i])) {
+            g->model = fx_str_of(opt->names[i]);
+            return FORNAX_OK;
+        }
+    }
+    return fx_fail_param(err, FORNAX_ENOTFOUND, "model", "model '%.*s': not served here; '%s' is",
+                         (int)FX_MIN(b->model.n, 200), b->model.p, opt->names[0]);
+}
+
+static void make_id(fx_gen *g)
+{
+    static const char hex[] = "0123456789abcdef";
+    uint64_t x[2] = { fx_clock_ns(), (uint64_t)(uintptr_t)g };
+    uint64_t h = fx_hash64(x, sizeof x, (uint64_t)g->call->http->started);
+    size_t n = (size_t)snprintf(g->id, sizeof g->id, "%s", g->chat ? "chatcmpl-" : "cmpl-");
+
+    for (int i = 0; i < 16; i++)
+        g->id[n++] = hex[h >> (4 * i) & 15];
+    g->id[n] = 0;
+}
+
+fx_status fx_gen_new(fx_gen **out, fx_call *c, const fx_gen_body *body, bool chat, fx_error *err)
+{
+    fx_gen *g = calloc(1, sizeof *g);
+    fx_status st;
+
+    *out = NULL;
+    if (!g)
+        return fx_nomem(err, "the request");
+    g->call = c;
+    g->chat = chat;
+    g->created = fx_clock_unix();
+    g->opt = (fornax_request_options)FORNAX_OPTIONS(fornax_request_options);
+    make_id(g);
+    st = read_model(g, body, err);
+    if (st == FORNAX_OK)
+        st = read_body(g, body, err);
+    if (st != FORNAX_OK) {
+        fx_gen_free(g);
+        return st;
+    }
+    *out = g;
+    return FORNAX_OK;
+}
+
+fx_status fx_gen_prompt(fx_gen *g, const int32_t *ids, size_t n, fx_str text, fx_error *err)
+{
+    gen_prompt p = { .n_ids = n, .ids = malloc((n + 1) * sizeof *ids) };
+
+    if (!p.ids)
+        return fx_nomem(err, "a prompt");
+    if (n > 0)
+        memcpy(p.ids, ids, n * sizeof *ids);
+    fx_buf_init(&p.text, &fx_mem_libc);
+    if (g->echo)
+        fx_buf_str(&p.text, text);
+    if (FX_VEC_PUSH(&g->prompts, &fx_mem_libc, p))
+        return FORNAX_OK;
+    free(p.ids);
+    fx_buf_done(&p.text);
+    return fx_nomem(err, "a prompt");
+}
+
+static void init_choices(fx_gen *g)
+{
+    for (size_t i = 0; i < g->prompts.n * (size_t)g->opt.n; i++) {
+        gen_choice *c = &g->choices[i];
+        fx_buf *bufs[] = { &c->text, &c->lp, &c->lp_values, &c->lp_top, &c->lp_offsets };
+
+        for (size_t b = 0; b < FX_COUNT(bufs); b++)
+            fx_buf_init(bufs[b], &fx_mem_libc);
+        fx_buf_str(&c->text, fx_buf_view(&g->prompts.at[i / (size_t)g->opt.n].text));
+        c->offset = fx_utf8_count(fx_buf_view(&c->text));
+    }
+}
+
+fx_status fx_gen_submit(fx_gen *g, fx_error *err)
+{
+    g->choices = calloc(g->prompts.n * (size_t)g->opt.n, sizeof *g->choices);
+    if (!g->choices)
+        return fx_nomem(err, "choices");
+    init_choices(g);
+    for (size_t i = 0; i < g->prompts.n; i++) {
+        g->opt.ids = g->prompts.at[i].ids;
+        g->opt.n_ids = g->prompts.at[i].n_ids;
+        FX_TRY(fornax_request_submit(&g->prompts.at[i].req, g->call->http->engine, &g->opt, err));
+    }
+    return FORNAX_OK;
+}
+
+void fx_gen_cancel(fx_gen *g)
+{
+    for (size_t i = 0; g && i < g->prompts.n; i++) {
+        if (g->prompts.at[i].req)
+            fornax_request_cancel(g->prompts.at[i].req);
+    }
+}
+
+void fx_gen_free(fx_gen *g)
+{
+    if (!g)
+        return;
+    for (size_t i = 0; g->choices && i < g->prompts.n * (size_t)g->opt.n; i++) {
+        gen_choice *c = &g->choices[i];
+        fx_buf *bufs[] = { &c->text, &c->lp, &c->lp_values, &c->lp_top, &c->lp_offsets };
+
+        for (size_t b = 0; b < FX_COUNT(bufs); b++)
+            fx_buf_done(bufs[b]);
+    }
+    for (size_t i = 0; i < g->prompts.n; i++) {
+        fornax_request_close(g->prompts.at[i].req);
+        free(g->prompts.at[i].ids);
+        fx_buf_done(&g->prompts.at[i].text);
+    }
+    for (size_t i = 0; i < g->stops.n; i++)
+        free((char *)g->stops.at[i].p);
+    FX_VEC_FREE(&g->prompts, &fx_mem_libc);
+    FX_VEC_FREE(&g->stops, &fx_mem_libc);
+    FX_VEC_FREE(&g->stop_ids, &fx_mem_libc);
+    FX_VEC_FREE(&g->bias, &fx_mem_libc);
+    free(g->choices);
+    free(g->salt);
+    free(g);
+}
+
+/* ---- Log-probabilities ---- */
+
+static fx_str token_text(const fx_gen *g, int32_t id)
+{
+    size_t n;
+    const char *p = fornax_token_bytes(g->call->http->tok, id, &n);
+
+    return fx_str_n(p ? p : "", p ? n : 0);
+}
+
+/* Infinities aren't JSON; -9999 is what the protocol's makers send. */
+static void put_logprob(fx_buf *b, float x) { fx_buf_double(b, isfinite(x) ? (double)x : -9999.0); }
+
+static void chat_token(fx_buf *b, const fx_gen *g, int32_t id, float logprob)
+{
+    fx_str s = token_text(g, id);
+
+    fx_buf_puts(b, "{\"token\": \"");
+    fx_buf_json(b, s);
+    fx_buf_puts(b, "\", \"logprob\": ");
+    put_logprob(b, logprob);
+    fx_buf_puts(b, ", \"bytes\": [");
+    for (size_t i = 0; i < s.n; i++)
+        fx_buf_printf(b, "%s%u", i ? ", " : "", (unsigned char)s.p[i]);
+    fx_buf_putc(b, ']');
+}
+
+static void chat_logprob(fx_buf *b, const fx_gen *g, const fornax_event *e)
+{
+    chat_token(b, g, e->token, e->logprob);
+    fx_buf_puts(b, ", \"top_logprobs\": [");
+    for (int i = 0; i < e->n_top; i++) {
+        fx_buf_puts(b, i ? ", " : "");
+        chat_token(b, g, e->top[i].id, e->top[i].logprob);
+        fx_buf_putc(b, '}');
+    }
+    fx_buf_puts(b, "]}");
+}
+
+static void completion_logprob(gen_choice *c, const fx_gen *g, const fornax_event *e)
+{
+    const char *comma = c->lp.n ? ", " : "";
+
+    fx_buf_printf(&c->lp, "%s\"", comma);
+    fx_buf_json(&c->lp, token_text(g, e->token));
+    fx_buf_putc(&c->lp, '"');
+    fx_buf_puts(&c->lp_values, comma);
+    put_logprob(&c->lp_values, e->logprob);
+    fx_buf_printf(&c->lp_top, "%s{", comma);
+    for (int i = 0; i < e->n_top; i++) {
+        fx_buf_puts(&c->lp_top, i ? ", \"" : "\"");
+        fx_buf_json(&c->lp_top, token_text(g, e->top[i].id));
+        fx_buf_puts(&c->lp_top, "\": ");
+        put_logprob(&c->lp_top, e->top[i].logprob);
+    }
+    fx_buf_putc(&c->lp_top, '}');
+    fx_buf_printf(&c->lp_offsets, "%s%zu", comma, c->offset);
+}
+
+static void put_completion_logprobs(fx_buf *b, gen_choice *c)
+{
+    fx_buf_puts(b, "{\"tokens\": [");
+    fx_buf_str(b, fx_buf_view(&c->lp));
+    fx_buf_puts(b, "], \"token_logprobs\": [");
+    fx_buf_str(b, fx_buf_view(&c->lp_values));
+    fx_buf_puts(b, "], \"top_logprobs\": [");
+    fx_buf_str(b, fx_buf_view(&c->lp_top));
+    fx_buf_puts(b, "], \"text_offset\": [");
+    fx_buf_str(b, fx_buf_view(&c->lp_offsets));
+    fx_buf_puts(b, "]}");
+}
+
+static void add_logprob(gen_choice *c, const fx_gen *g, const fornax_event *e)
+{
+    if (!g->chat) {
+        completion_logprob(c, g, e);
+        return;
+    }
+    fx_buf_puts(&c->lp, c->lp.n ? ", " : "");
+    chat_logprob(&c->lp, g, e);
+}
+
+static void put_logprobs(fx_buf *b, const fx_gen *g, gen_choice *c)
+{
+    if (!g->logprobs) {
+        fx_buf_puts(b, "null");
+    } else if (!g->chat) {
+        put_completion_logprobs(b, c);
+    } else {
+        fx_buf_puts(b, "{\"content\": [");
+        fx_buf_str(b, fx_buf_view(&c->lp));
+        fx_buf_puts(b, "], \"refusal\": null}");
+    }
+}
+
+static void clear_logprobs(gen_choice *c)
+{
+    fx_buf_clear(&c->lp);
+    fx_buf_clear(&c->lp_values);
+    fx_buf_clear(&c->lp_top);
+    fx_buf_clear(&c->lp_offsets);
+}
+
+/* ---- Answers ---- */
+
+static const char *finish_reason(fornax_finish f)
+{
+    return f == FORNAX_FINISH_LENGTH ? "\"length\"" : f == FORNAX_FINISH_NONE ? "null" : "\"stop\"";
+}
+
+static void put_head(fx_buf *b, const fx_gen *g, const char *object)
+{
+    fx_buf_printf(b, "{\"id\": \"%s\", \"object\": \"%s\", \"created\": %lld, \"model\": \"", g->id, object,
+                  (long long)g->created);
+    fx_buf_json(b, g->model);
+    fx_buf_puts(b, "\", \"choices\": [");
+}
+
+static void put_usage(fx_buf *b, const fx_gen *g)
+{
+    fx_buf_printf(b, "{\"prompt_tokens\": %lld, \"completion_tokens\": %lld, \"total_tokens\": %lld, "
+                     "\"prompt_tokens_details\": {\"cached_tokens\": %lld}}",
+                  (long long)g->prompt_tokens, (long long)g->generated_tokens,
+                  (long long)(g->prompt_tokens + g->generated_tokens), (long long)g->cached_tokens);
+}
+
+/* A chunk with one choice. 'what' is what stands in delta (chat) or text (completions). */
+static void put_chunk(fx_gen *g, size_t index, fx_str text, bool role, fornax_finish finish)
+{
+    gen_choice *c = &g->choices[index];
+    fx_buf *b = &g->call->out;
+
+    fx_buf_puts(b, "data: ");
+    put_head(b, g, g->chat ? "chat.completion.chunk" : "text_completion");
+    fx_buf_printf(b, "{\"index\": %zu, ", index);
+    if (g->chat)
+        fx_buf_puts(b, role ? "\"delta\": {\"role\": \"assistant\", \"content\": \"" : "\"delta\": {\"content\": \"");
+    else
+        fx_buf_puts(b, "\"text\": \"");
+    fx_buf_json(b, text);
+    fx_buf_puts(b, g->chat ? "\"}, \"logprobs\": " : "\", \"logprobs\": ");
+    if (c->lp.n > 0)
+        put_logprobs(b, g, c);
+    else
+        fx_buf_puts(b, "null");
+    fx_buf_printf(b, ", \"finish_reason\": %s}]%s}\n\n", finish_reason(finish),
+                  g->include_usage ? ", \"usage\": null" : "");
+    clear_logprobs(c);
+}
+
+static void begin_choice(fx_gen *g, size_t index)
+{
+    gen_choice *c = &g->choices[index];
+
+    if (c->begun)
+        return;
+    c->begun = true;
+    if (g->chat)
+        put_chunk(g, index, FX_STR(""), true, FORNAX_FINISH_NONE);
+    else if (g->echo)
+        put_chunk(g, index, fx_buf_view(&g->prompts.at[index / (size_t)g->opt.n].text), false, FORNAX_FINISH_NONE);
+}
+
+static void take_event(fx_gen *g, size_t index, const fornax_event *e)
+{
+    gen_choice *c = &g->choices[index];
+    fx_str text = fx_str_n(e->text, e->text_n);
+
+    if (e->kind == FORNAX_EVENT_TOKEN && g->logprobs)
+        add_logprob(c, g, e);
+    c->offset += fx_utf8_count(text);
+    c->finish = e->kind == FORNAX_EVENT_FINISH ? e->finish : FORNAX_FINISH_NONE;
+    if (!g->stream) {
+        fx_buf_str(&c->text, text);
+        return;
+    }
+    begin_choice(g, index);
+    if (text.n > 0 || c->lp.n > 0 || e->kind == FORNAX_EVENT_FINISH)
+        put_chunk(g, index, text, false, c->finish);
+}
+
+static void put_whole(fx_gen *g)
+{
+    fx_buf *b = &g->call->out;
+
+    put_head(b, g, g->chat ? "chat.completion" : "text_completion");
+    for (size_t i = 0; i < g->prompts.n * (size_t)g->opt.n; i++) {
+        gen_choice *c = &g->choices[i];
+
+        fx_buf_printf(b, "%s{\"index\": %zu, ", i ? ", " : "", i);
+        fx_buf_puts(b, g->chat ? "\"message\": {\"role\": \"assistant\", \"content\": \"" : "\"text\": \"");
+        fx_buf_json(b, fx_buf_view(&c->text));
+        fx_buf_puts(b, g->chat ? "\", \"refusal\": null}, \"logprobs\": " : "\", \"logprobs\": ");
+        put_logprobs(b, g, c);
+        fx_buf_printf(b, ", \"finish_reason\": %s}", finish_reason(c->finish));
+    }
+    fx_buf_puts(b, "], \"usage\": ");
+    put_usage(b, g);
+    fx_buf_puts(b, "}\n");
+}
+
+static void end_stream(fx_gen *g)
+{
+    fx_buf *b = &g->call->out;
+
+    if (g->include_usage) {
+        fx_buf_puts(b, "data: ");
+        put_head(b, g, g->chat ? "chat.completion.chunk" : "text_completion");
+        fx_buf_puts(b, "], \"usage\": ");
+        put_usage(b, g);
+        fx_buf_puts(b, "}\n\n");
+    }
+    fx_buf_puts(b, "data: [DONE]\n\n");
+}
+
+/* A request ended badly: an error answer if nothing is out yet, else an event in the stream. */
+static void fail(fx_gen *g, const fornax_event *e)
+{
+    fx_error err = { 0 };
+    fx_call *c = g->call;
+
+    if (g->failed)
+        return;
+    g->failed = true;
+    fx_fail(&err, e->status, "%s", e->error ? e->error : "the request ended early");
+    if (!c->ready) {
+        fx_reply_error(c, &err);
+    } else {
+        fx_buf_puts(&c->out, "data: ");
+        fx_error_json(&c->out, &err, fx_error_status(&err));
+        fx_buf_puts(&c->out, "\n\ndata: [DONE]\n\n");
+        c->done = true;
+    }
+    fx_gen_cancel(g);
+}
+
+static void finish(fx_gen *g)
+{
+    fx_call *c = g->call;
+
+    if (g->failed)
+        return;
+    if (g->stream)
+        end_stream(g);
+    else
+        put_whole(g);
+    c->done = c->ready = true;
+    if (!g->stream) {
+        c->status = 200;
+        c->content_type = "application/json";
+    }
+}
+
+static void begin_answer(fx_gen *g)
+{
+    fx_call *c = g->call;
+
+    if (!g->stream || c->ready)
+        return;
+    c->ready = c->streaming = true;
+    c->status = 200;
+    c->content_type = "text/event-stream; charset=utf-8";
+}
+
+static void take_done(fx_gen *g, gen_prompt *p, const fornax_event *e)
+{
+    p->done = true;
+    g->n_done++;
+    g->prompt_tokens += e->prompt_tokens;
+    g->cached_tokens += e->cached_tokens;
+    g->generated_tokens += e->generated_tokens;
+    if (e->status != FORNAX_OK)
+        fail(g, e);
+    else if (g->n_done == g->prompts.n)
+        finish(g);
+}
+
+bool fx_gen_drain(fx_gen *g, uint32_t index)
+{
+    gen_prompt *p = index < g->prompts.n ? &g->prompts.at[index] : NULL;
+    const fornax_event *e;
+    bool news = false;
+
+    while (p && !p->done && fornax_request_next(p->req, &e, 0, NULL) == FORNAX_OK) {
+        news = true;
+        if (e->kind == FORNAX_EVENT_DONE) {
+            if (e->status == FORNAX_OK)
+                begin_answer(g);
+            take_done(g, p, e);
+        } else if (!g->failed) {
+            begin_answer(g);
+            take_event(g, index * (size_t)g->opt.n + (size_t)e->choice, e);
+        }
+    }
+    return news;
+}
