@@ -41,6 +41,8 @@ struct fornax_text {
 /* Takes the bytes of 'b' (also on failure). */
 fx_status fx_api_text(fornax_text **out, const fx_mem *mem, fx_buf *b, fx_error *err);
 
+/* Copies a caller's options struct, as long as its 'size' says, over the defaults in 'out'. */
+fx_status fx_api_options(void *out, size_t size, const void *given, const char *type, fx_error *err);
 /* json_dumps' memory, whichever allocator jansson was given. NULL is fine. */
 void fx_api_json_free(char *dumped);
 

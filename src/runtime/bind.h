@@ -25,7 +25,7 @@ typedef struct fx_weight_view {
 
 typedef struct fx_weight_source {
     bool (*find)(void *user, fx_str name, fx_weight_view *out);
-    void (*release)(void *user, const void *data, size_t bytes);   /* no longer needed resident; may be NULL */
+    void (*release)(void *user, fx_str name);                      /* no longer needed resident; may be NULL */
     bool (*progress)(void *user, double fraction);                 /* false: stop with ECANCEL; may be NULL */
     void *user;
 } fx_weight_source;

@@ -232,10 +232,10 @@ static fx_status bind_product(fx_program *p, const fx_plan_weight *w, fx_bound_w
     return FORNAX_OK;
 }
 
-static void release_sources(const fx_plan_weight *w, const sources *s, const fx_weight_source *src)
+static void release_sources(const fx_plan_weight *w, const fx_weight_source *src)
 {
     for (int32_t i = 0; src->release && i < w->n_src; i++)
-        src->release(src->user, s->v[i].data, (size_t)s->v[i].rows * s->v[i].row_bytes);
+        src->release(src->user, w->src[i]);
 }
 
 static fx_status copy_state(fx_program *p, const fx_state_table *state, fx_error *err)
@@ -277,7 +277,7 @@ fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_tab
         else
             st = bind_product(p, w, b, &s, pool, err);
         if (st == FORNAX_OK && w->use == FX_USE_MATMUL)
-            release_sources(w, &s, source);
+            release_sources(w, source);
     }
     fx_fpmode_leave(old);
     return st;
