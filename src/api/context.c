@@ -30,6 +30,24 @@ const char *fornax_status_name(fornax_status status)
     return (unsigned)status < FX_COUNT(names) ? names[status] : "FORNAX_E?";
 }
 
+fx_status fx_api_options(void *out, size_t size, const void *given, const char *type, fx_error *err)
+{
+    size_t have;
+
+    if (!given)
+        return FORNAX_OK;
+    memcpy(&have, given, sizeof have);
+    if (have < sizeof have || have > 4096)
+        return fx_fail_param(err, FORNAX_EARG, "size", "%s: size isn't set", type);
+    for (size_t i = size; i < have; i++) {           /* from a newer header: only if it asks for nothing new */
+        if (((const char *)given)[i] != 0)
+            return fx_fail_param(err, FORNAX_EUNSUP, "size", "%s: has options that this library doesn't know", type);
+    }
+    memcpy(out, given, FX_MIN(have, size));
+    memcpy(out, &size, sizeof size);
+    return FORNAX_OK;
+}
+
 /* "2026-11-30T12:00:00" in UTC to unix seconds. */
 static fx_status parse_now(const char *text, int64_t *out, fx_error *err)
 {
@@ -58,17 +76,15 @@ static fx_status read_environment(fornax_context *ctx, const char *cpu, fx_error
     return FORNAX_OK;
 }
 
-fornax_status fornax_context_open(fornax_context **out, const fornax_context_options *opt, fornax_error *err)
+fornax_status fornax_context_open(fornax_context **out, const fornax_context_options *given, fornax_error *err)
 {
-    static const fornax_context_options none = FORNAX_OPTIONS(fornax_context_options);
+    fornax_context_options all = FORNAX_OPTIONS(fornax_context_options), *opt = &all;
     fornax_context *ctx;
     fx_mem mem = fx_mem_libc;
     fx_status st;
 
     *out = NULL;
-    opt = opt ? opt : &none;
-    if (opt->size < sizeof(size_t) || opt->size > 4096)
-        return fx_fail_param(err, FORNAX_EARG, "size", "fornax_context_options: size isn't set");
+    FX_TRY(fx_api_options(&all, sizeof all, given, "fornax_context_options", err));
     if (opt->threads < 0 || opt->threads > 1024)
         return fx_fail_param(err, FORNAX_EARG, "threads", "threads: expected 0 to 1024, found %d", opt->threads);
     if (opt->alloc)

@@ -11,24 +11,6 @@ struct fornax_engine {
     fx_engine *e;
 };
 
-fx_status fx_api_options(void *out, size_t size, const void *given, const char *type, fx_error *err)
-{
-    size_t have;
-
-    if (!given)
-        return FORNAX_OK;
-    memcpy(&have, given, sizeof have);
-    if (have < sizeof have || have > 4096)
-        return fx_fail_param(err, FORNAX_EARG, "size", "%s: size isn't set", type);
-    for (size_t i = size; i < have; i++) {           /* from a newer header: only if it asks for nothing new */
-        if (((const char *)given)[i] != 0)
-            return fx_fail_param(err, FORNAX_EUNSUP, "size", "%s: has options that this library doesn't know", type);
-    }
-    memcpy(out, given, FX_MIN(have, size));
-    memcpy(out, &size, sizeof size);
-    return FORNAX_OK;
-}
-
 static void run_step(void *user, const fx_step *step) { fx_exec_run(user, step); }
 static float *step_logits(void *user, int64_t i) { return fx_exec_logits(user, i); }
 

@@ -29,10 +29,8 @@ static fx_status copy_sampling(fornax_session *s, const fornax_request_options *
 {
     fornax_string *stops;
 
-    if (o->size < sizeof(size_t))
-        return fx_fail_param(err, FORNAX_EARG, "sampling", "sampling: size isn't set");
-    memcpy(&s->sampling, o, FX_MIN(o->size, sizeof *o));
-    s->sampling.size = sizeof s->sampling;
+    FX_TRY(fx_api_options(&s->sampling, sizeof s->sampling, o, "fornax_request_options", err));
+    o = &s->sampling;
     FX_TRY(copy_bytes(&s->arena, (const void **)&s->sampling.logit_bias, o->n_logit_bias, sizeof *o->logit_bias, err));
     FX_TRY(copy_bytes(&s->arena, (const void **)&s->sampling.stop_ids, o->n_stop_ids, sizeof *o->stop_ids, err));
     stops = FX_ARENA_NEWN(&s->arena, fornax_string, o->n_stop + 1);
@@ -78,14 +76,15 @@ static fx_status read_kwargs(fornax_session *s, const char *text, fx_error *err)
     return FORNAX_OK;
 }
 
-static fx_status set_up(fornax_session *s, const fornax_session_options *opt, fx_error *err)
+static fx_status set_up(fornax_session *s, const fornax_session_options *given, fx_error *err)
 {
+    fornax_session_options all = FORNAX_OPTIONS(fornax_session_options), *opt = &all;
+
+    FX_TRY(fx_api_options(&all, sizeof all, given, "fornax_session_options", err));
     s->messages = json_array();
     if (!s->messages)
         return fx_nomem(err, "a session");
     s->sampling = (fornax_request_options)FORNAX_OPTIONS(fornax_request_options);
-    if (!opt)
-        return FORNAX_OK;
     if (opt->sampling)
         FX_TRY(copy_sampling(s, opt->sampling, err));
     if (opt->kwargs)
