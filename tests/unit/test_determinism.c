@@ -1,0 +1,169 @@
+/* test_determinism.c - the same answer, always: greedy and sampled outputs of 16 prompts are
+ * bit-equal (ids and log-probabilities) alone, in a batch, with 1, 2 and 3 threads, with prefill
+ * chunks of 1, 7, 64 and 512 tokens, with cold and warm prefix cache.
+ *
+ * Runs on a tiny checkpoint of each family, and on SmolLM2 where FORNAX_MODEL names it. */
+#include "fornax.h"
+#include "fxtest.h"
+
+enum { PROMPTS = 16, GEN = 20, MAX_PROMPT = 160 };
+
+typedef struct answer {
+    int n;
+    int32_t ids[GEN];
+    float logprobs[GEN];
+} answer;
+
+typedef struct setting {
+    const char *what;
+    int threads, chunk, batch;           /* batch 0: one after another */
+    int cached;                          /* prefix cache on, and run twice */
+} setting;
+
+static const setting settings[] = {
+    { "alone", 1, 512, 0, 0 },           { "batch of 16", 1, 512, 1, 0 },
+    { "2 threads", 2, 512, 1, 0 },       { "3 threads, alone", 3, 512, 0, 0 },
+    { "chunks of 1", 2, 1, 1, 0 },       { "chunks of 7", 2, 7, 1, 0 },
+    { "chunks of 64, alone", 2, 64, 0, 0 }, { "warm cache", 2, 512, 1, 1 },
+    { "warm cache, chunks of 7", 3, 7, 0, 1 },
+};
+
+/* Prompts of 1 to 160 ids; every fourth one begins like the one before, so that prefixes are shared. */
+static size_t make_prompt(int32_t *ids, int p, int64_t vocab)
+{
+    size_t n = p == 0 ? 1 : (size_t)(p * 37 % 150 + 10);
+    uint32_t x = (uint32_t)(p % 4 == 3 ? p - 1 : p) * 2654435761u + 12345u;
+
+    for (size_t i = 0; i < n; i++) {
+        if (i == 70 && p % 4 == 3)
+            x += 99;
+        x = x * 1664525u + 1013904223u;
+        ids[i] = (int32_t)((x >> 8) % (uint32_t)vocab);
+    }
+    return n;
+}
+
+static fornax_request *submit(fornax_engine *engine, int p, int sampled)
+{
+    fornax_request_options o = FORNAX_OPTIONS(fornax_request_options);
+    fornax_error err = { 0 };
+    fornax_request *req = NULL;
+    int32_t ids[MAX_PROMPT];
+
+    o.ids = ids;
+    o.n_ids = make_prompt(ids, p, fornax_model_get_info(fornax_engine_model(engine))->vocab_size);
+    o.max_tokens = GEN;
+    o.ignore_eos = 1;
+    o.logprobs = 1;
+    if (sampled) {
+        o.temperature = 0.9f;
+        o.top_k = 50;
+        o.top_p = 0.95f;
+        o.min_p = 0.01f;
+        o.repetition_penalty = 1.1f;
+        o.seed = 1000 + (uint64_t)p;
+        o.has_seed = 1;
+    }
+    CHECK_OK(fornax_request_submit(&req, engine, &o, &err), err);
+    return req;
+}
+
+static void collect(fornax_request *req, answer *a)
+{
+    const fornax_event *e;
+    fornax_error err = { 0 };
+
+    a->n = 0;
+    while (fornax_request_next(req, &e, -1, &err) == FORNAX_OK && e->kind != FORNAX_EVENT_DONE) {
+        if (e->kind == FORNAX_EVENT_TOKEN && a->n < GEN) {
+            a->ids[a->n] = e->token;
+            a->logprobs[a->n++] = e->logprob;
+        }
+    }
+    fornax_request_close(req);
+}
+
+static void run_prompts(fornax_engine *engine, const setting *s, answer *out)
+{
+    fornax_request *reqs[2 * PROMPTS];
+
+    for (int i = 0; i < 2 * PROMPTS; i++) {
+        reqs[i] = submit(engine, i % PROMPTS, i / PROMPTS);
+        if (!s->batch && reqs[i])
+            collect(reqs[i], &out[i]);
+    }
+    for (int i = 0; s->batch && i < 2 * PROMPTS; i++)
+        collect(reqs[i], &out[i]);
+}
+
+static void compare(const setting *s, const answer *got, const answer *want)
+{
+    for (int i = 0; i < 2 * PROMPTS; i++) {
+        bool same = got[i].n == GEN && want[i].n == GEN && memcmp(got[i].ids, want[i].ids, sizeof got[i].ids) == 0 &&
+                    memcmp(got[i].logprobs, want[i].logprobs, sizeof got[i].logprobs) == 0;
+        int k = 0;
+
+        while (k < GEN && got[i].ids[k] == want[i].ids[k] && got[i].logprobs[k] == want[i].logprobs[k])
+            k++;
+        if (!same)
+            FXTEST_FAIL("%s: prompt %d (%s) differs at token %d: %d %.9g, expected %d %.9g", s->what, i % PROMPTS,
+                        i < PROMPTS ? "greedy" : "sampled", k, got[i].ids[k % GEN], (double)got[i].logprobs[k % GEN],
+                        want[i].ids[k % GEN], (double)want[i].logprobs[k % GEN]);
+    }
+}
+
+static void run_setting(const char *path, const char *dtype, const setting *s, answer *out)
+{
+    fornax_context_options co = FORNAX_OPTIONS(fornax_context_options);
+    fornax_model_options mo = FORNAX_OPTIONS(fornax_model_options);
+    fornax_engine_options eo = FORNAX_OPTIONS(fornax_engine_options);
+    fornax_engine_stats stats = FORNAX_OPTIONS(fornax_engine_stats);
+    fornax_error err = { 0 };
+    fornax_context *ctx = NULL;
+    fornax_model *model = NULL;
+    fornax_engine *engine = NULL;
+
+    co.threads = s->threads;
+    mo.dtype = dtype;
+    eo.prefill_chunk = s->chunk;
+    eo.max_batch = 2 * PROMPTS;
+    eo.no_prefix_cache = !s->cached;
+    if (fornax_context_open(&ctx, &co, &err) || fornax_model_open(&model, ctx, path, &mo, &err) ||
+        fornax_engine_open(&engine, model, &eo, &err)) {
+        FXTEST_FAIL("%s: %s", path, err.text);
+    } else {
+        for (int round = 0; round <= s->cached; round++)
+            run_prompts(engine, s, out);
+        fornax_engine_get_stats(engine, &stats);
+        CHECK(s->cached ? stats.cached_tokens > 0 : stats.cached_tokens == 0);
+    }
+    fornax_engine_close(engine);
+    fornax_model_close(model);
+    fornax_context_close(ctx);
+}
+
+static void check_model(const char *path, const char *dtype)
+{
+    static answer want[2 * PROMPTS], got[2 * PROMPTS];
+
+    run_setting(path, dtype, &settings[0], want);
+    for (size_t i = 1; i < sizeof settings / sizeof *settings; i++) {
+        memset(got, 0, sizeof got);
+        run_setting(path, dtype, &settings[i], got);
+        compare(&settings[i], got, want);
+    }
+}
+
+TEST(qwen3_tiny) { check_model(FXTEST_DATA "/models/qwen3", "auto"); }
+TEST(llama_tiny_exact) { check_model(FXTEST_DATA "/models/llama3", "f32"); }
+
+TEST(smollm2)
+{
+    const char *path = getenv("FORNAX_MODEL");
+
+    if (!path || !*path)
+        SKIP("FORNAX_MODEL doesn't name SmolLM2");
+    check_model(path, "auto");
+}
+
+FXTEST_MAIN()
