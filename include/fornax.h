@@ -370,7 +370,7 @@ FORNAX_API fornax_status fornax_request_submit(fornax_request **out, fornax_engi
                                                const fornax_request_options *opt, fornax_error *err);
 /* Waits for the next event (timeout_ms -1: for ever, 0: not at all; FORNAX_ETIMEOUT).
  * One thread at a time. Nothing follows FORNAX_EVENT_DONE: FORNAX_ENOTFOUND. With a
- * callback no event is queued: waits for the request's end, then FORNAX_ENOTFOUND. */
+ * callback no event is queued: FORNAX_EARG. */
 FORNAX_API fornax_status fornax_request_next(fornax_request *req, const fornax_event **event, int timeout_ms,
                                              fornax_error *err);
 /* A descriptor that polls readable while events are queued. */

@@ -4,6 +4,7 @@
  * submission of one request to its first token. Decode: for 'batch' requests at once, tokens
  * after each one's first, over the time from the last first token to the last token. */
 #include <math.h>
+#include <semaphore.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -34,6 +35,8 @@ static const bench_opts defaults = { .prompt = 512, .gen = 64, .batch = 1, .repe
 typedef struct timing {
     uint64_t first_ns, last_ns;
     int64_t tokens;
+    fornax_status status;
+    sem_t done;
 } timing;
 
 static int on_event(void *user, const fornax_event *e)
@@ -44,6 +47,9 @@ static int on_event(void *user, const fornax_event *e)
         t->last_ns = fx_clock_ns();
         if (t->tokens++ == 0)
             t->first_ns = t->last_ns;
+    } else if (e->kind == FORNAX_EVENT_DONE) {
+        t->status = e->status;
+        sem_post(&t->done);
     }
     return 0;
 }
@@ -81,6 +87,7 @@ static fornax_status run_once(fornax_engine *engine, int64_t prompt, int64_t gen
         fornax_request_options r = FORNAX_OPTIONS(fornax_request_options);
 
         fill_ids(ids, prompt, tok, vocab, seed + (uint64_t)i);
+        sem_init(&times[i].done, 0, 0);
         r.ids = ids;
         r.n_ids = (size_t)prompt;
         r.max_tokens = gen;
@@ -90,11 +97,11 @@ static fornax_status run_once(fornax_engine *engine, int64_t prompt, int64_t gen
         st = fornax_request_submit(&reqs[i], engine, &r, err);
     }
     for (int64_t i = 0; st == FORNAX_OK && i < batch; i++) {
-        const fornax_event *e;
-        while ((st = fornax_request_next(reqs[i], &e, -1, err)) == FORNAX_OK && e->kind != FORNAX_EVENT_DONE)
+        while (sem_wait(&times[i].done) != 0)
             continue;
-        if (st == FORNAX_ENOTFOUND)      /* events went to the callback; DONE has passed */
-            st = FORNAX_OK;
+        st = times[i].status;
+        if (st != FORNAX_OK)
+            snprintf(err->text, sizeof err->text, "a request failed: %s", fornax_status_name(st));
         last_first = FX_MAX(last_first, times[i].first_ns);
         last = FX_MAX(last, times[i].last_ns);
         decoded += times[i].tokens - 1;
