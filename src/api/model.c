@@ -138,6 +138,7 @@ static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mod
     return i->architecture && i->name && i->numerics_id ? FORNAX_OK : fx_nomem(err, "a model's description");
 }
 
+/* In the library's floating-point mode: constants are computed on the way. */
 static fx_status build_program(fornax_model *m, const fornax_model_options *opt, const char *path, fx_error *err)
 {
     load l = { m, opt };
@@ -165,6 +166,7 @@ fornax_status fornax_model_open(fornax_model **out, fornax_context *ctx, const c
 {
     fornax_model_options opt = FORNAX_OPTIONS(fornax_model_options);
     uint64_t start = fx_clock_ns();
+    fx_fpmode old;
     fornax_model *m;
     fx_status st;
 
@@ -176,11 +178,13 @@ fornax_status fornax_model_open(fornax_model **out, fornax_context *ctx, const c
         return fx_nomem(err, "a model");
     m->ctx = ctx;
     fx_arena_init(&m->arena, &ctx->mem, 0);
+    old = fx_fpmode_enter();
     st = fx_weights_open(&m->weights, &ctx->mem, path, 0, err);
     if (st == FORNAX_OK)
         st = fx_api_tokenizer_new(&m->tok, ctx, m->weights, opt.chat_template, err);
     if (st == FORNAX_OK)
         st = build_program(m, &opt, path, err);
+    fx_fpmode_leave(old);
     if (st != FORNAX_OK) {
         fornax_model_close(m);
         return st;

@@ -112,8 +112,10 @@ fornax_status fornax_prompt_render(fornax_prompt **out, const fornax_tokenizer *
     p->mem = &tok->ctx->mem;
     fx_ids_init(&p->ids, p->mem);
     fx_buf_init(&p->text.text, p->mem);
+    fx_fpmode old = fx_fpmode_enter();   /* templates compute too */
     st = json_is_object(request) ? render(p, tok, request, err)
                                  : fx_fail(err, FORNAX_EFORMAT, "conversation: expected a JSON object");
+    fx_fpmode_leave(old);
     json_decref(request);
     if (st != FORNAX_OK) {
         fornax_prompt_close(p);

@@ -334,7 +334,9 @@ fornax_status fornax_tokenizer_open(fornax_tokenizer **out, fornax_context *ctx,
     *out = NULL;
     FX_TRY(fx_api_usable(ctx, err));
     FX_TRY(fx_weights_open(&w, &ctx->mem, path, FX_OPEN_HEADERS, err));
+    fx_fpmode old = fx_fpmode_enter();
     st = fx_api_tokenizer_new(out, ctx, w, NULL, err);
+    fx_fpmode_leave(old);
     if (st == FORNAX_OK)
         (*out)->weights = w;
     else
@@ -379,7 +381,9 @@ fornax_status fornax_tokenize(const fornax_tokenizer *tok, const char *text, siz
     *n = 0;
     FX_TRY(need_vocabulary(tok, err));
     fx_ids_init(&all, &tok->ctx->mem);
+    fx_fpmode old = fx_fpmode_enter();
     st = fx_tokenizer_encode(tok->t, s, NULL, 0, f, &all, err);
+    fx_fpmode_leave(old);
     if (st == FORNAX_OK) {
         *n = all.n;
         if (cap > 0 && all.n > 0)
