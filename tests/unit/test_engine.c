@@ -1,0 +1,1106 @@
+/* test_engine.c - the engine stepped by hand: same tokens whatever the batch, chunks, cache
+ * hits and preemptions; prefix sharing; stops, limits, cancel, deadlines, queue. */
+#include "toy_model.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "engine/engine_int.h"
+
+static fornax_engine_options manual(int max_batch, int step_tokens, int chunk)
+{
+    fornax_engine_options o = FORNAX_OPTIONS(fornax_engine_options);
+
+    o.manual = 1;
+    o.max_batch = max_batch;
+    o.step_tokens = step_tokens;
+    o.prefill_chunk = chunk;
+    return o;
+}
+
+static void check_all(rig *r)
+{
+    fx_sched_check(&r->engine->sched);
+}
+
+static fornax_engine_stats stats_of(rig *r)
+{
+    fornax_engine_stats s = FORNAX_OPTIONS(fornax_engine_stats);
+
+    fx_engine_get_stats(r->engine, &s);
+    return s;
+}
+
+/* ---- Determinism -------------------------------------------------------------------------- */
+
+#define MANY 16
+static int32_t prompts[MANY][200];
+static int lengths[MANY];
+static gotten alone[MANY], together[MANY];
+
+/* Prompts of many lengths, some sharing beginnings; sampled, with penalties. */
+static fornax_request_options many(int i)
+{
+    fornax_request_options o;
+
+    lengths[i] = 1 + (i * 37) % 190;
+    make_prompt(prompts[i], lengths[i], i % 3 == 0 ? 5 : (uint32_t)(100 + i));
+    o = asks(prompts[i], (size_t)lengths[i], 30);
+    o.temperature = i % 4 == 0 ? 0 : 1.0f;
+    o.top_p = i % 2 ? 0.9f : 0;
+    o.top_k = i % 5 ? 0 : 20;
+    o.repetition_penalty = 1.2f;
+    o.frequency_penalty = 0.3f;
+    o.logprobs = 1;
+    o.seed = (uint64_t)i;
+    return o;
+}
+
+static void run_all_alone(void)
+{
+    rig r;
+
+    if (!rig_open(&r, 8, 64, manual(4, 512, 0), 512))
+        return;
+    for (int i = 0; i < MANY; i++) {
+        fornax_request_options o = many(i);
+
+        run_alone(&r, &o, &alone[i]);
+        CHECK(alone[i].status == FORNAX_OK && alone[i].at[0].n > 0);
+        fx_engine_drop_cache(r.engine);
+    }
+    rig_close(&r);
+}
+
+static void run_all_together(int page_tokens, int pages, fornax_engine_options opt)
+{
+    fx_request *q[MANY] = { 0 };
+    fx_error err = { 0 };
+    rig r;
+
+    if (!rig_open(&r, page_tokens, pages, opt, 512))
+        return;
+    memset(together, 0, sizeof together);
+    for (int i = 0; i < MANY; i++) {
+        fornax_request_options o = many(i);
+
+        CHECK_OK(fx_request_submit(&q[i], r.engine, &o, &err), err);
+        if (i % 3 == 2)
+            rig_steps(&r, 2);
+    }
+    while (rig_steps(&r, 1))
+        check_all(&r);
+    for (int i = 0; i < MANY; i++) {
+        take_events(q[i], &together[i], 0);
+        if (!same_output(&alone[i].at[0], &together[i].at[0]))
+            FXTEST_FAIL("request %d: other tokens (%d, alone %d), pages %d of %d, chunk %d", i,
+                        together[i].at[0].n, alone[i].at[0].n, pages, page_tokens, opt.prefill_chunk);
+        fx_request_close(q[i]);
+    }
+    CHECK(r.model.most_rows <= r.opt.step_tokens);
+    rig_close(&r);
+}
+
+TEST(same_tokens_whatever_happens_around)
+{
+    static const int chunks[] = { 1, 7, 64, 512 };
+
+    run_all_alone();
+    for (size_t c = 0; c < FX_COUNT(chunks); c++)
+        run_all_together(8, 600, manual(16, 512, chunks[c]));
+    run_all_together(32, 200, manual(16, 64, 0));
+    run_all_together(1, 3000, manual(5, 20, 0));
+    run_all_together(8, 28, manual(16, 64, 0));       /* room for one long sequence: preemption */
+    run_all_together(8, 40, manual(16, 40, 5));
+    fornax_engine_options o = manual(16, 64, 0);
+    o.no_prefix_cache = 1;
+    run_all_together(8, 60, o);
+    o.kv_bytes = 0;
+}
+
+TEST(preemption_happens_and_changes_nothing)
+{
+    int32_t ids[4][40];
+    fx_request *q[4];
+    gotten a[4], b[4];
+    fornax_engine_stats s;
+    rig r;
+
+    REQUIRE(rig_open(&r, 4, 30, manual(4, 64, 0), 120));
+    r.model.no_eos = true;
+    for (int i = 0; i < 4; i++) {
+        fornax_request_options o;
+
+        make_prompt(ids[i], 20, (uint32_t)(40 + i));
+        o = asks(ids[i], 20, 60);
+        o.temperature = 1;
+        run_alone(&r, &o, &a[i]);
+        fx_engine_drop_cache(r.engine);
+    }
+    CHECK_EQ_I64(stats_of(&r).preemptions, 0);
+    for (int i = 0; i < 4; i++) {
+        fornax_request_options o = asks(ids[i], 20, 60);
+
+        o.temperature = 1;
+        CHECK(fx_request_submit(&q[i], r.engine, &o, NULL) == FORNAX_OK);
+    }
+    while (rig_steps(&r, 1))
+        check_all(&r);
+    for (int i = 0; i < 4; i++) {
+        memset(&b[i], 0, sizeof b[i]);
+        take_events(q[i], &b[i], 0);
+        CHECK(same_output(&a[i].at[0], &b[i].at[0]));
+        fx_request_close(q[i]);
+    }
+    s = stats_of(&r);
+    CHECK(s.preemptions > 0);
+    CHECK_EQ_I64(s.pages_used, 0);
+    CHECK_EQ_I64(s.requests_done, 8);
+    rig_close(&r);
+}
+
+/* ---- Prefixes ------------------------------------------------------------------------------- */
+
+TEST(prefix_hits_in_whole_pages)
+{
+    static const struct {
+        int n, cached;
+    } rows[] = { { 100, 0 }, { 100, 96 }, { 96, 88 }, { 97, 96 }, { 7, 0 }, { 8, 0 }, { 9, 8 }, { 64, 56 } };
+    int32_t ids[100];
+    gotten g;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 64, manual(4, 512, 0), 512));
+    make_prompt(ids, 100, 1);
+    for (size_t i = 0; i < FX_COUNT(rows); i++) {
+        fornax_request_options o = asks(ids, (size_t)rows[i].n, 1);
+        int64_t before = r.model.rows;
+
+        run_alone(&r, &o, &g);
+        CHECK_EQ_I64(g.cached, rows[i].cached);
+        CHECK_EQ_I64(g.at[0].cached, rows[i].cached);
+        CHECK_EQ_I64(g.prompt, rows[i].n);
+        CHECK_EQ_I64(r.model.rows - before, rows[i].n - rows[i].cached);
+        check_all(&r);
+    }
+    fx_engine_drop_cache(r.engine);
+    CHECK_EQ_I64(stats_of(&r).pages_cached, 0);
+    rig_close(&r);
+}
+
+/* What was generated is found again too, as the next turn of a conversation needs it. */
+TEST(generated_pages_are_found)
+{
+    int32_t ids[200];
+    gotten g;
+    fornax_request_options o;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 64, manual(4, 512, 0), 512));
+    r.model.no_eos = true;
+    make_prompt(ids, 20, 1);
+    o = asks(ids, 20, 45);
+    run_alone(&r, &o, &g);
+    memcpy(ids + 20, g.at[0].ids, 45 * sizeof *ids);
+    o = asks(ids, 66, 1);                      /* 64 tokens were computed, the 65th was only sampled */
+    ids[65] = 3;
+    run_alone(&r, &o, &g);
+    CHECK_EQ_I64(g.cached, 64);
+    rig_close(&r);
+}
+
+TEST(salts_separate)
+{
+    int32_t ids[50];
+    gotten g;
+    fornax_request_options o;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 64, manual(4, 512, 0), 512));
+    make_prompt(ids, 50, 1);
+    o = asks(ids, 50, 1);
+    run_alone(&r, &o, &g);
+    o.cache_salt = "tenant";
+    run_alone(&r, &o, &g);
+    CHECK_EQ_I64(g.cached, 0);
+    run_alone(&r, &o, &g);
+    CHECK_EQ_I64(g.cached, 48);
+    o.cache_salt = "";
+    run_alone(&r, &o, &g);
+    CHECK_EQ_I64(g.cached, 48);
+    rig_close(&r);
+}
+
+TEST(no_prefix_cache_never_reuses)
+{
+    int32_t ids[50];
+    gotten g;
+    fornax_request_options o;
+    fornax_engine_options e = manual(4, 512, 0);
+    rig r;
+
+    e.no_prefix_cache = 1;
+    REQUIRE(rig_open(&r, 8, 64, e, 512));
+    make_prompt(ids, 50, 1);
+    for (int i = 0; i < 2; i++) {
+        o = asks(ids, 50, 1);
+        run_alone(&r, &o, &g);
+        CHECK_EQ_I64(g.cached, 0);
+    }
+    CHECK_EQ_I64(r.model.rows, 100);
+    CHECK_EQ_I64(stats_of(&r).pages_cached, 0);
+    rig_close(&r);
+}
+
+/* Eight requests with one prefix, submitted at once, compute it once. */
+TEST(a_prefix_in_the_making_is_waited_for)
+{
+    int32_t ids[8][90];
+    fx_request *q[8];
+    gotten g;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 200, manual(8, 32, 0), 512));
+    for (int i = 0; i < 8; i++) {
+        fornax_request_options o;
+
+        make_prompt(ids[i], 80, 1);
+        make_prompt(ids[i] + 80, 10, (uint32_t)(50 + i));
+        o = asks(ids[i], 90, 1);
+        CHECK(fx_request_submit(&q[i], r.engine, &o, NULL) == FORNAX_OK);
+    }
+    while (rig_steps(&r, 1))
+        check_all(&r);
+    CHECK_EQ_I64(r.model.rows, 80 + 8 * 10);
+    for (int i = 0; i < 8; i++) {
+        memset(&g, 0, sizeof g);
+        take_events(q[i], &g, 0);
+        CHECK_EQ_I64(g.cached, i == 0 ? 0 : 80);
+        fx_request_close(q[i]);
+    }
+    rig_close(&r);
+}
+
+/* The one who computes the prefix goes away: another goes on. */
+TEST(a_prefix_whose_maker_is_cancelled)
+{
+    int32_t ids[3][90];
+    fx_request *q[3];
+    gotten g[3] = { 0 }, want;
+    fornax_request_options o;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 200, manual(8, 16, 0), 512));
+    for (int i = 0; i < 3; i++) {
+        make_prompt(ids[i], 80, 1);
+        make_prompt(ids[i] + 80, 10, (uint32_t)(50 + i));
+        o = asks(ids[i], 90, 5);
+        CHECK(fx_request_submit(&q[i], r.engine, &o, NULL) == FORNAX_OK);
+    }
+    rig_steps(&r, 2);
+    fx_request_cancel(q[0]);
+    rig_steps(&r, 1000);
+    for (int i = 0; i < 3; i++) {
+        take_events(q[i], &g[i], 0);
+        fx_request_close(q[i]);
+    }
+    CHECK(g[0].status == FORNAX_ECANCEL);
+    CHECK(r.model.rows < 80 + 3 * 16);
+    o = asks(ids[2], 90, 5);
+    run_alone(&r, &o, &want);
+    CHECK(same_output(&want.at[0], &g[2].at[0]));
+    rig_close(&r);
+}
+
+/* ---- Choices ---------------------------------------------------------------------------------- */
+
+static void run_choices(int n_prompt, int n, int pages, bool cache)
+{
+    int32_t ids[64];
+    gotten g, again;
+    fornax_engine_options e = manual(8, 64, 0);
+    fornax_request_options o;
+    rig r;
+
+    e.no_prefix_cache = !cache;
+    if (!rig_open(&r, 8, pages, e, 100))
+        return;
+    r.model.no_eos = true;
+    make_prompt(ids, n_prompt, 9);
+    o = asks(ids, (size_t)n_prompt, 12);
+    o.temperature = 1;
+    o.logprobs = 1;
+    o.n = n;
+    run_alone(&r, &o, &g);
+    CHECK(g.status == FORNAX_OK);
+    CHECK_EQ_I64(g.prompt, n_prompt);
+    CHECK_EQ_I64(g.generated, 12 * n);
+    if (pages > 30)                                   /* the prompt was computed once */
+        CHECK_EQ_I64(r.model.rows, n_prompt + (n - 1) + n * 11);
+    for (int i = 0; i < n; i++)
+        CHECK_EQ_I64(g.at[i].n, 12);
+    for (int i = 1; i < n; i++)
+        CHECK(memcmp(g.at[i].ids, g.at[0].ids, 12 * sizeof *ids) != 0);
+    fx_engine_drop_cache(r.engine);
+    run_alone(&r, &o, &again);                        /* again: the same */
+    for (int i = 0; i < n; i++)
+        CHECK(same_output(&g.at[i], &again.at[i]));
+    o.n = 1;
+    run_alone(&r, &o, &again);                        /* the first doesn't depend on the others */
+    CHECK(same_output(&g.at[0], &again.at[0]));
+    check_all(&r);
+    CHECK_EQ_I64(stats_of(&r).pages_used, 0);
+    rig_close(&r);
+}
+
+TEST(choices_fork_from_one_prompt)
+{
+    for (int n_prompt = 1; n_prompt < 40; n_prompt += n_prompt < 20 ? 1 : 7) {
+        run_choices(n_prompt, 4, 100, true);
+        run_choices(n_prompt, 8, 100, false);
+        run_choices(n_prompt, 8, 13, true);           /* scarcely room for two: preemption */
+    }
+}
+
+/* The hook gets each choice's own row. */
+static void force(void *user, int choice, const int32_t *tokens, size_t n, float *logits, int64_t vocab)
+{
+    int *calls = user;
+
+    ++*calls;
+    CHECK(vocab == TOY_VOCAB);
+    for (size_t i = 0; i < n; i++)
+        CHECK_EQ_I64(tokens[i], 1 + choice * 3 + (int)i);
+    for (int64_t i = 0; i < vocab; i++)
+        logits[i] = i == 1 + choice * 3 + (int64_t)n ? 0.0f : -INFINITY;
+}
+
+TEST(hooks_see_each_choice)
+{
+    const int32_t ids[] = { 5, 6, 7 };
+    fornax_request_options o = asks(ids, 3, 4);
+    int calls = 0;
+    gotten g;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 64, manual(8, 64, 0), 100));
+    o.n = 3;
+    o.logits_hook = force;
+    o.logits_user = &calls;
+    run_alone(&r, &o, &g);
+    CHECK_EQ_I64(calls, 12);
+    for (int c = 0; c < 3; c++)
+        for (int i = 0; i < 4; i++)
+            CHECK_EQ_I64(g.at[c].ids[i], 1 + c * 3 + i);
+    rig_close(&r);
+}
+
+/* ---- Ends ---------------------------------------------------------------------------------------- */
+
+/* a b c gree n ... with the end token at the given place. */
+static gotten run_script(const int32_t *script, int n_script, fornax_request_options o)
+{
+    static const int32_t ids[] = { 10, 11, 12, 13, 14 };
+    gotten g;
+    rig r;
+
+    memset(&g, 0, sizeof g);
+    if (!rig_open(&r, 8, 16, manual(4, 64, 0), 64))
+        return g;
+    r.model.n_prompt = 5;
+    r.model.script = script;
+    r.model.n_script = n_script;
+    o.ids = ids;
+    o.n_ids = 5;
+    run_alone(&r, &o, &g);
+    rig_close(&r);
+    return g;
+}
+
+TEST(how_a_choice_ends)
+{
+    static const int32_t green[] = { 32, 14, TOY_EOS, 1, 2, 3 }, abc[] = { 1, 2, 3, 33, 4, 5, 6, 7 };
+    static const int32_t smile[] = { 1, 28, 29, 30, 31 };
+    static const fornax_string nothing[] = { { "nothing", 7 } }, cst[] = { { "cst", SIZE_MAX } };
+    static const int32_t stop_c[] = { 3 };
+    fornax_request_options o = asks(NULL, 0, 6);
+    gotten g;
+
+    o.stop = nothing;
+    o.n_stop = 1;
+    g = run_script(green, 6, o);                       /* held text comes out at the end */
+    CHECK_STR(g.at[0].text, "green");
+    CHECK(g.at[0].finish == FORNAX_FINISH_STOP && g.at[0].end == TOY_EOS && g.at[0].n == 2);
+    CHECK_EQ_I64(g.at[0].generated, 3);
+    CHECK_STR(g.at[0].stop, "");
+    o.ignore_eos = 1;
+    g = run_script(green, 6, o);
+    CHECK_STR(g.at[0].text, "greenabc");
+    CHECK(g.at[0].finish == FORNAX_FINISH_LENGTH && g.at[0].n == 6 && g.at[0].end == -1);
+    o.ignore_eos = 0;
+    o.stop = cst;
+    g = run_script(abc, 8, o);
+    CHECK_STR(g.at[0].text, "ab");
+    CHECK_STR(g.at[0].stop, "cst");
+    CHECK(g.at[0].finish == FORNAX_FINISH_STOP && g.at[0].n == 4);
+    o.stop_ids = stop_c;
+    o.n_stop_ids = 1;
+    g = run_script(abc, 8, o);
+    CHECK_STR(g.at[0].text, "ab");
+    CHECK(g.at[0].finish == FORNAX_FINISH_STOP && g.at[0].end == 3 && g.at[0].n == 2);
+    o = asks(NULL, 0, 4);
+    g = run_script(smile, 5, o);                       /* cut inside a character */
+    CHECK_STR(g.at[0].text, "a\xEF\xBF\xBD");
+    CHECK(g.at[0].finish == FORNAX_FINISH_LENGTH);
+    o.max_tokens = 5;
+    CHECK_STR(run_script(smile, 5, o).at[0].text, "a\xF0\x9F\x99\x82");
+}
+
+TEST(min_tokens_masks_ends)
+{
+    static const int32_t script[] = { TOY_EOS, TOY_EOS, TOY_EOS, TOY_EOS, TOY_EOS };
+    fornax_request_options o = asks(NULL, 0, 5);
+    gotten g = run_script(script, 5, o);
+
+    CHECK(g.at[0].n == 0 && g.at[0].generated == 1 && g.at[0].finish == FORNAX_FINISH_STOP);
+    o.min_tokens = 3;
+    g = run_script(script, 5, o);
+    CHECK_EQ_I64(g.at[0].n, 3);
+    CHECK_EQ_I64(g.at[0].generated, 4);
+    CHECK(g.at[0].finish == FORNAX_FINISH_STOP);
+}
+
+TEST(logit_bias_bans_and_forces)
+{
+    static const fornax_logit_bias ban[] = { { 1, -100 } }, forces[] = { { 40, 2000 } };
+    static const int32_t script[] = { 1, 1 };
+    fornax_request_options o = asks(NULL, 0, 2);
+    gotten g;
+
+    o.temperature = 1;
+    o.logit_bias = ban;
+    o.n_logit_bias = 1;
+    g = run_script(script, 2, o);
+    CHECK(g.at[0].ids[0] != 1 && g.at[0].ids[1] != 1);
+    o.logit_bias = forces;
+    g = run_script(script, 2, o);
+    CHECK(g.at[0].ids[0] == 40 && g.at[0].ids[1] == 40);
+}
+
+TEST(context_end_is_length)
+{
+    int32_t ids[64];
+    fornax_request_options o;
+    fx_error err = { 0 };
+    fx_request *q = NULL;
+    gotten g;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 100, manual(4, 512, 0), 60));
+    r.model.no_eos = true;
+    make_prompt(ids, 64, 1);
+    o = asks(ids, 50, 0);
+    run_alone(&r, &o, &g);
+    CHECK(g.at[0].finish == FORNAX_FINISH_LENGTH && g.at[0].n == 10);
+    o = asks(ids, 59, 50);
+    run_alone(&r, &o, &g);
+    CHECK(g.at[0].finish == FORNAX_FINISH_LENGTH && g.at[0].n == 1);
+    o = asks(ids, 60, 5);
+    CHECK(fx_request_submit(&q, r.engine, &o, &err) == FORNAX_EARG && !q);
+    CHECK_STR(err.param, "context_length");
+    CHECK(strstr(err.text, "60 tokens"));
+    rig_close(&r);
+    REQUIRE(rig_open(&r, 8, 4, manual(4, 512, 0), 60));      /* a pool of 32 tokens */
+    r.model.no_eos = true;
+    CHECK_EQ_I64(fx_engine_context(r.engine), 32);
+    o = asks(ids, 32, 5);
+    CHECK(fx_request_submit(&q, r.engine, &o, &err) == FORNAX_EARG);
+    o = asks(ids, 31, 5);
+    run_alone(&r, &o, &g);
+    CHECK(g.at[0].n == 1 && g.at[0].finish == FORNAX_FINISH_LENGTH);
+    rig_close(&r);
+}
+
+TEST(prompt_only)
+{
+    int32_t ids[64];
+    fornax_request_options o;
+    gotten g;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 100, manual(4, 20, 0), 64));
+    make_prompt(ids, 64, 1);
+    o = asks(ids, 64, -1);
+    o.n = 2;
+    run_alone(&r, &o, &g);
+    CHECK(g.status == FORNAX_OK && g.at[0].n == 0 && g.generated == 0 && g.finish == FORNAX_FINISH_LENGTH);
+    CHECK(g.at[1].finish == FORNAX_FINISH_LENGTH);
+    CHECK_EQ_I64(r.model.rows, 64);
+    run_alone(&r, &o, &g);
+    CHECK_EQ_I64(g.cached, 56);
+    o = asks(ids, 63, 1);
+    run_alone(&r, &o, &g);
+    CHECK_EQ_I64(g.cached, 56);
+    rig_close(&r);
+}
+
+TEST(nan_fails_the_request_alone)
+{
+    int32_t ids[3][30];
+    fx_request *q[3];
+    gotten g[3] = { 0 };
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 100, manual(4, 64, 0), 64));
+    r.model.no_eos = true;
+    r.model.nan_at = 22;
+    for (int i = 0; i < 3; i++) {
+        fornax_request_options o;
+
+        make_prompt(ids[i], 30, (uint32_t)i);
+        o = asks(ids[i], i == 1 ? 20 : 25, 10);
+        CHECK(fx_request_submit(&q[i], r.engine, &o, NULL) == FORNAX_OK);
+    }
+    rig_steps(&r, 1000);
+    for (int i = 0; i < 3; i++) {
+        take_events(q[i], &g[i], 0);
+        fx_request_close(q[i]);
+    }
+    CHECK(g[1].status == FORNAX_EINTERNAL && strstr(g[1].error, "23"));
+    CHECK(g[1].at[0].finish == FORNAX_FINISH_ERROR && g[1].at[0].n == 3);
+    CHECK(g[0].status == FORNAX_OK && g[2].status == FORNAX_OK);
+    CHECK_EQ_I64(stats_of(&r).requests_failed, 1);
+    rig_close(&r);
+}
+
+/* ---- Scheduling -------------------------------------------------------------------------------------- */
+
+TEST(a_long_prompt_freezes_nobody)
+{
+    static int32_t big[2000], small[4];
+    fx_request *slow, *fast;
+    fornax_request_options o;
+    gotten g = { 0 };
+    rig r;
+
+    REQUIRE(rig_open(&r, 32, 200, manual(4, 64, 0), 4096));
+    r.model.no_eos = true;
+    make_prompt(big, 2000, 1);
+    make_prompt(small, 4, 2);
+    o = asks(small, 4, 25);
+    CHECK(fx_request_submit(&fast, r.engine, &o, NULL) == FORNAX_OK);
+    rig_steps(&r, 1);
+    o = asks(big, 2000, 1);
+    CHECK(fx_request_submit(&slow, r.engine, &o, NULL) == FORNAX_OK);
+    for (int i = 0; i < 24; i++) {                    /* one token a step, all along */
+        rig_steps(&r, 1);
+        take_events(fast, &g, 0);
+        CHECK_EQ_I64(g.at[0].n, i + 2);
+    }
+    CHECK(g.done);
+    CHECK(r.model.mixed > 20);
+    rig_steps(&r, 1000);
+    fx_request_close(slow);
+    fx_request_close(fast);
+    rig_close(&r);
+}
+
+/* A short prompt gets part of the budget beside a long one. */
+TEST(a_long_prompt_leaves_room_for_short_ones)
+{
+    static int32_t big[2000], small[10];
+    fx_request *slow, *fast;
+    fornax_request_options o;
+    gotten g = { 0 };
+    rig r;
+
+    REQUIRE(rig_open(&r, 32, 200, manual(4, 64, 0), 4096));
+    make_prompt(big, 2000, 1);
+    make_prompt(small, 10, 2);
+    o = asks(big, 2000, 1);
+    CHECK(fx_request_submit(&slow, r.engine, &o, NULL) == FORNAX_OK);
+    o = asks(small, 10, 1);
+    CHECK(fx_request_submit(&fast, r.engine, &o, NULL) == FORNAX_OK);
+    rig_steps(&r, 1);
+    take_events(fast, &g, 0);
+    CHECK(g.done);
+    fx_request_cancel(slow);
+    rig_steps(&r, 10);
+    fx_request_close(slow);
+    fx_request_close(fast);
+    rig_close(&r);
+}
+
+TEST(priority_then_arrival)
+{
+    int32_t ids[4] = { 1, 2, 3, 4 };
+    static const int priority[] = { 0, 0, 5, 1 }, order[] = { 2, 3, 0, 1 };
+    fx_request *q[4];
+    gotten g[4] = { 0 };
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 16, manual(1, 64, 0), 64));
+    r.model.no_eos = true;
+    for (int i = 0; i < 4; i++) {
+        fornax_request_options o = asks(ids, 4, 3);
+
+        o.priority = priority[i];
+        CHECK(fx_request_submit(&q[i], r.engine, &o, NULL) == FORNAX_OK);
+    }
+    for (int k = 0; k < 4; k++) {
+        rig_steps(&r, 3);
+        for (int i = 0; i < 4; i++)
+            take_events(q[i], &g[i], 0);
+        CHECK(g[order[k]].done);
+        for (int j = k + 1; j < 4; j++)
+            CHECK(!g[order[j]].done);
+    }
+    for (int i = 0; i < 4; i++)
+        fx_request_close(q[i]);
+    rig_close(&r);
+}
+
+TEST(a_higher_priority_displaces)
+{
+    int32_t ids[4] = { 1, 2, 3, 4 };
+    fx_request *low, *high;
+    fornax_request_options o = asks(ids, 4, 20);
+    gotten g = { 0 }, l = { 0 }, want;
+    rig r;
+
+    REQUIRE(rig_open(&r, 4, 16, manual(1, 64, 0), 64));
+    r.model.no_eos = true;
+    o.temperature = 1;
+    CHECK(fx_request_submit(&low, r.engine, &o, NULL) == FORNAX_OK);
+    rig_steps(&r, 10);
+    o.priority = 1;
+    o.max_tokens = 2;
+    CHECK(fx_request_submit(&high, r.engine, &o, NULL) == FORNAX_OK);
+    rig_steps(&r, 2);
+    take_events(high, &g, 0);
+    CHECK(g.done);
+    rig_steps(&r, 100);
+    take_events(low, &l, 0);
+    o.priority = 0;
+    o.max_tokens = 20;
+    run_alone(&r, &o, &want);
+    CHECK(same_output(&l.at[0], &want.at[0]));
+    CHECK_EQ_I64(stats_of(&r).preemptions, 1);
+    fx_request_close(low);
+    fx_request_close(high);
+    rig_close(&r);
+}
+
+TEST(cancel_in_every_phase)
+{
+    static int32_t ids[60];
+    rig r;
+
+    make_prompt(ids, 60, 3);
+    for (int when = 0; when < 12; when++) {           /* steps before it: queue, prefill, decode */
+        fx_request *other, *q;
+        fornax_request_options o = asks(ids, 60, 8);
+        gotten g = { 0 }, h = { 0 };
+
+        REQUIRE(rig_open(&r, 8, 32, manual(3, 16, 0), 100));
+        r.model.no_eos = true;
+        o.max_tokens = 20;
+        CHECK(fx_request_submit(&other, r.engine, &o, NULL) == FORNAX_OK);
+        o.n = 2;
+        CHECK(fx_request_submit(&q, r.engine, &o, NULL) == FORNAX_OK);
+        rig_steps(&r, when);
+        fx_request_cancel(q);
+        rig_steps(&r, 1);
+        check_all(&r);
+        take_events(q, &g, 0);
+        CHECK(g.done);
+        CHECK(g.status == FORNAX_ECANCEL && g.finish == FORNAX_FINISH_CANCEL);
+        CHECK(g.at[0].finish == FORNAX_FINISH_CANCEL && g.at[1].finish == FORNAX_FINISH_CANCEL);
+        CHECK_EQ_I64(stats_of(&r).running, 1);
+        rig_steps(&r, 100);
+        take_events(other, &h, 0);
+        CHECK(h.status == FORNAX_OK && h.at[0].n == 20);
+        CHECK_EQ_I64(stats_of(&r).requests_cancelled, 1);
+        CHECK_EQ_I64(stats_of(&r).pages_used, 0);
+        fx_request_close(q);
+        fx_request_close(other);
+        rig_close(&r);
+    }
+}
+
+TEST(queue_limit)
+{
+    int32_t ids[4] = { 1, 2, 3, 4 };
+    fornax_engine_options e = manual(1, 64, 0);
+    fornax_request_options o = asks(ids, 4, 4);
+    fx_request *q[5], *extra;
+    fx_error err = { 0 };
+    rig r;
+
+    e.queue_limit = 3;
+    REQUIRE(rig_open(&r, 8, 16, e, 64));
+    for (int i = 0; i < 3; i++)
+        CHECK(fx_request_submit(&q[i], r.engine, &o, NULL) == FORNAX_OK);
+    CHECK(fx_request_submit(&extra, r.engine, &o, &err) == FORNAX_EBUSY && !extra);
+    CHECK(err.retry_after_ms >= 50);
+    CHECK_EQ_I64(stats_of(&r).waiting, 3);
+    rig_steps(&r, 1);                                 /* one runs now */
+    CHECK(fx_request_submit(&q[3], r.engine, &o, NULL) == FORNAX_OK);
+    CHECK(fx_request_submit(&extra, r.engine, &o, NULL) == FORNAX_EBUSY);
+    CHECK_EQ_I64(stats_of(&r).requests_rejected, 2);
+    fx_request_cancel(q[3]);
+    rig_steps(&r, 1);
+    CHECK(fx_request_submit(&q[4], r.engine, &o, NULL) == FORNAX_OK);
+    rig_steps(&r, 100);
+    CHECK_EQ_I64(stats_of(&r).waiting, 0);
+    CHECK_EQ_I64(stats_of(&r).requests_total, 5);
+    CHECK_EQ_I64(stats_of(&r).requests_done, 4);
+    for (int i = 0; i < 5; i++)
+        fx_request_close(q[i]);
+    rig_close(&r);
+}
+
+TEST(deadline)
+{
+    int32_t ids[4] = { 1, 2, 3, 4 };
+    fornax_request_options o = asks(ids, 4, 50);
+    fx_request *q, *w;
+    gotten g = { 0 }, h = { 0 };
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 16, manual(1, 64, 0), 64));
+    r.model.no_eos = true;
+    r.model.delay_us = 5000;
+    o.deadline_ms = 30;
+    CHECK(fx_request_submit(&q, r.engine, &o, NULL) == FORNAX_OK);
+    CHECK(fx_request_submit(&w, r.engine, &o, NULL) == FORNAX_OK);     /* never gets its turn */
+    rig_steps(&r, 1000);
+    take_events(q, &g, 0);
+    take_events(w, &h, 0);
+    CHECK(g.status == FORNAX_ETIMEOUT && g.finish == FORNAX_FINISH_ERROR);
+    CHECK(g.at[0].n > 0 && g.at[0].n < 50);
+    CHECK(h.status == FORNAX_ETIMEOUT && h.at[0].n == 0);
+    fx_request_close(q);
+    fx_request_close(w);
+    rig_close(&r);
+}
+
+/* ---- Options --------------------------------------------------------------------------------------------- */
+
+TEST(options_out_of_range_are_named)
+{
+    static const int32_t ids[] = { 1, 2 }, bad_ids[] = { 1, TOY_VOCAB }, negative[] = { -1 };
+    static const fornax_logit_bias bad_bias[] = { { TOY_VOCAB, 1 } }, nan_bias[] = { { 1, NAN } };
+    static const fornax_string empty[] = { { "", 0 } };
+    fornax_request_options o;
+    fx_request *q;
+    fx_error err;
+    rig r;
+#define BAD(name, change)                                                       \
+    do {                                                                        \
+        o = asks(ids, 2, 3);                                                    \
+        change;                                                                 \
+        err = (fx_error){ 0 };                                                  \
+        CHECK(fx_request_submit(&q, r.engine, &o, &err) != FORNAX_OK && !q);    \
+        CHECK_STR(err.param, name);                                             \
+        CHECK(err.text[0]);                                                     \
+    } while (0)
+
+    REQUIRE(rig_open(&r, 8, 16, manual(4, 64, 0), 64));
+    BAD("temperature", o.temperature = -1);
+    BAD("temperature", o.temperature = NAN);
+    BAD("temperature", o.temperature = INFINITY);
+    BAD("top_k", o.top_k = -1);
+    BAD("top_p", o.top_p = 1.5f);
+    BAD("top_p", o.top_p = NAN);
+    BAD("min_p", o.min_p = -0.1f);
+    BAD("repetition_penalty", o.repetition_penalty = -1);
+    BAD("frequency_penalty", o.frequency_penalty = 2.5f);
+    BAD("presence_penalty", o.presence_penalty = NAN);
+    BAD("max_tokens", o.max_tokens = -2);
+    BAD("min_tokens", o.min_tokens = -1);
+    BAD("min_tokens", o.min_tokens = 4);
+    BAD("n", o.n = 5);
+    BAD("n", o.n = -1);
+    BAD("logprobs", o.logprobs = 2);
+    BAD("top_logprobs", o.top_logprobs = 3);
+    BAD("top_logprobs", (o.logprobs = 1, o.top_logprobs = 21));
+    BAD("prompt_logprobs", o.prompt_logprobs = 1);
+    BAD("deadline_ms", o.deadline_ms = -1);
+    BAD("ids", o.n_ids = 0);
+    BAD("ids", o.ids = NULL);
+    BAD("ids", o.ids = bad_ids);
+    BAD("ids", (o.ids = negative, o.n_ids = 1));
+    BAD("stop_ids", (o.stop_ids = bad_ids, o.n_stop_ids = 2));
+    BAD("logit_bias", (o.logit_bias = bad_bias, o.n_logit_bias = 1));
+    BAD("logit_bias", (o.logit_bias = nan_bias, o.n_logit_bias = 1));
+    BAD("stop", (o.stop = empty, o.n_stop = 1));
+    BAD("stop", o.n_stop = 1);
+    CHECK_EQ_I64(stats_of(&r).requests_total, 0);
+    CHECK_EQ_I64(stats_of(&r).waiting, 0);
+    rig_close(&r);
+#undef BAD
+}
+
+TEST(engine_options)
+{
+    toy t;
+    fornax_engine_options o = FORNAX_OPTIONS(fornax_engine_options), out;
+    fx_error err;
+
+    toy_init(&t, 32);
+    CHECK(fx_engine_resolve(&out, NULL, &t.state, 1000, &err) == FORNAX_OK);
+    CHECK(out.max_batch == 64 && out.step_tokens == 512 && out.prefill_chunk == 512 && out.queue_limit == 256);
+    CHECK_EQ_I64(out.kv_bytes, 512 * (int64_t)t.state.page_bytes);       /* 4 * 4096 tokens */
+    CHECK(fx_engine_resolve(&out, NULL, &t.state, 40000, &err) == FORNAX_OK);
+    CHECK_EQ_I64(out.kv_bytes, 1250 * (int64_t)t.state.page_bytes);
+    o.step_tokens = 8;
+    CHECK(fx_engine_resolve(&out, &o, &t.state, 1000, &err) == FORNAX_OK && out.max_batch == 8);
+    o.max_batch = 9;
+    CHECK(fx_engine_resolve(&out, &o, &t.state, 1000, &err) == FORNAX_EARG);
+    CHECK_STR(err.param, "max_batch");
+    o.step_tokens = 0;
+    o.max_batch = 1000;
+    CHECK(fx_engine_resolve(&out, &o, &t.state, 1000, &err) == FORNAX_OK && out.step_tokens == 1000);
+    o.max_batch = -1;
+    CHECK(fx_engine_resolve(&out, &o, &t.state, 1000, &err) == FORNAX_EARG);
+    o.max_batch = 0;
+    o.page_tokens = 64;
+    CHECK(fx_engine_resolve(&out, &o, &t.state, 1000, &err) == FORNAX_EUNSUP);
+    CHECK_STR(err.param, "page_tokens");
+    o.page_tokens = 0;
+    o.kv_bytes = 10;
+    CHECK(fx_engine_resolve(&out, &o, &t.state, 1000, &err) == FORNAX_EARG);
+    CHECK_STR(err.param, "kv_bytes");
+    free(t.logits);
+}
+
+/* ---- Seeds, descriptors, memory ------------------------------------------------------------------------------ */
+
+TEST(seeds)
+{
+    static const int32_t ids[] = { 1, 2, 3 };
+    fornax_request_options o = asks(ids, 3, 12);
+    gotten first, g;
+    bool differs = false;
+    fx_request *q;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 16, manual(4, 64, 0), 64));
+    o.temperature = 1;
+    run_alone(&r, &o, &first);
+    run_alone(&r, &o, &g);
+    CHECK(same_output(&first.at[0], &g.at[0]));
+    o.has_seed = 0;
+    for (int i = 0; i < 8; i++) {
+        run_alone(&r, &o, &g);
+        differs = differs || !same_output(&first.at[0], &g.at[0]);
+    }
+    CHECK(differs);
+    CHECK(fx_request_submit(&q, r.engine, &o, NULL) == FORNAX_OK);      /* a drawn seed can be given again */
+    rig_steps(&r, 100);
+    memset(&first, 0, sizeof first);
+    take_events(q, &first, 0);
+    o.has_seed = 1;
+    o.seed = fx_request_seed(q);
+    run_alone(&r, &o, &g);
+    CHECK(same_output(&first.at[0], &g.at[0]));
+    fx_request_close(q);
+    rig_close(&r);
+}
+
+static bool readable(int fd)
+{
+    struct pollfd p = { fd, POLLIN, 0 };
+
+    return poll(&p, 1, 0) == 1;
+}
+
+TEST(descriptors)
+{
+    static const int32_t ids[] = { 1, 2, 3 };
+    fornax_request_options o = asks(ids, 3, 2);
+    const fornax_event *e;
+    fx_error err;
+    fx_request *q;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 16, manual(4, 64, 0), 64));
+    r.model.no_eos = true;
+    CHECK(!readable(fx_engine_fd(r.engine)));
+    CHECK(fx_request_submit(&q, r.engine, &o, NULL) == FORNAX_OK);
+    CHECK(readable(fx_engine_fd(r.engine)));
+    CHECK(!readable(fx_request_fd(q)));
+    CHECK(fx_request_next(q, &e, 0, &err) == FORNAX_ETIMEOUT);
+    CHECK(fx_request_next(q, &e, 5, &err) == FORNAX_ETIMEOUT);
+    rig_steps(&r, 1);
+    CHECK(readable(fx_request_fd(q)) && readable(fx_engine_fd(r.engine)));
+    CHECK(fx_request_next(q, &e, 0, &err) == FORNAX_OK && e->kind == FORNAX_EVENT_TOKEN);
+    CHECK(!readable(fx_request_fd(q)));
+    rig_steps(&r, 1);
+    CHECK(!readable(fx_engine_fd(r.engine)));
+    for (int i = 0; i < 3; i++) {
+        CHECK(readable(fx_request_fd(q)));
+        CHECK(fx_request_next(q, &e, -1, &err) == FORNAX_OK);
+    }
+    CHECK(e->kind == FORNAX_EVENT_DONE && e->status == FORNAX_OK && e->finish == FORNAX_FINISH_LENGTH);
+    CHECK(!readable(fx_request_fd(q)));
+    CHECK(fx_request_next(q, &e, -1, &err) == FORNAX_ENOTFOUND);
+    fx_request_close(q);
+    rig_close(&r);
+}
+
+TEST(decoding_allocates_nothing)
+{
+    static const fornax_string stops[] = { { "qqqqq", 5 }, { "t40.t41.", 8 } };
+    int32_t ids[6][100];
+    fx_request *q[6];
+    static gotten g[6];
+    int64_t before = 0;
+    rig r;
+
+    memset(g, 0, sizeof g);
+    REQUIRE(rig_open(&r, 8, 300, manual(16, 64, 0), 512));
+    r.model.no_eos = true;
+    for (int i = 0; i < 6; i++) {
+        fornax_request_options o;
+
+        make_prompt(ids[i], 100, (uint32_t)i);
+        o = asks(ids[i], (size_t)(20 + 15 * i), 300);
+        o.temperature = 1;
+        o.top_p = 0.95f;
+        o.repetition_penalty = 1.1f;
+        o.logprobs = 1;
+        o.top_logprobs = i * 4;
+        o.stop = stops;
+        o.n_stop = 2;
+        o.n = i == 5 ? 3 : 1;
+        CHECK(fx_request_submit(&q[i], r.engine, &o, NULL) == FORNAX_OK);
+    }
+    for (int step = 0; step < 400; step++) {
+        if (step == 3)
+            before = r.mem.calls;
+        rig_steps(&r, 1);
+        for (int i = 0; i < 6; i++)
+            take_events(q[i], &g[i], 0);
+    }
+    CHECK_EQ_I64(r.mem.calls - before, 0);
+    for (int i = 0; i < 6; i++) {
+        CHECK(g[i].done && g[i].status == FORNAX_OK);
+        fx_request_close(q[i]);
+    }
+    rig_close(&r);
+}
+
+/* The allocation number n fails, for every n: no leak, and ENOMEM or success. */
+TEST(submit_without_memory)
+{
+    static const fornax_string stops[] = { { "stop", 4 }, { "ab", 2 } };
+    static const fornax_logit_bias bias[] = { { 4, 1 } };
+    int32_t ids[40];
+    fornax_request_options o;
+    rig r;
+    int64_t live;
+    int n = 1;
+
+    REQUIRE(rig_open(&r, 8, 64, manual(4, 64, 0), 256));
+    make_prompt(ids, 40, 1);
+    o = asks(ids, 40, 6);
+    o.stop = stops;
+    o.n_stop = 2;
+    o.logit_bias = bias;
+    o.n_logit_bias = 1;
+    o.n = 2;
+    o.cache_salt = "salt";
+    o.repetition_penalty = 1.5f;
+    live = r.mem.live;
+    for (; n < 200; n++) {
+        fx_request *q;
+        fx_error err = { 0 };
+        fx_status st;
+
+        r.mem.failed = false;
+        r.mem.fail_at = n;
+        st = fx_request_submit(&q, r.engine, &o, &err);
+        if (!r.mem.failed) {
+            r.mem.fail_at = 0;
+            CHECK(st == FORNAX_OK);
+            fx_request_close(q);
+            rig_steps(&r, 100);
+            break;
+        }
+        CHECK(st == FORNAX_ENOMEM && !q && err.text[0]);
+        CHECK_EQ_I64(r.mem.live, live);
+        CHECK_EQ_I64(stats_of(&r).waiting, 0);
+    }
+    CHECK(n > 5 && n < 200);
+    rig_close(&r);
+}
+
+TEST(open_without_memory)
+{
+    int n = 1;
+
+    for (; n < 200; n++) {
+        rig r;
+        fx_error err = { 0 };
+        fx_engine *e = NULL;
+        fx_status st;
+
+        if (!rig_open(&r, 8, 64, manual(4, 64, 0), 256))
+            return;
+        fx_engine_close(r.engine);
+        r.engine = NULL;
+        r.mem.failed = false;
+        r.mem.fail_at = n;
+        st = fx_engine_open(&e, &r.config, &err);
+        CHECK(r.mem.failed ? st == FORNAX_ENOMEM && !e : st == FORNAX_OK);
+        r.engine = e;
+        if (!r.mem.failed) {
+            rig_close(&r);
+            break;
+        }
+        rig_close(&r);
+    }
+    CHECK(n > 5 && n < 200);
+}
+
+/* Events that can't be queued end the request with ENOMEM, others go on. */
+TEST(events_without_memory)
+{
+    static const int32_t ids[] = { 1, 2, 3 };
+    fornax_request_options o = asks(ids, 3, 400);
+    fx_request *q;
+    gotten *g = calloc(1, sizeof *g);
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 100, manual(4, 64, 0), 512));
+    r.model.no_eos = true;
+    o.logprobs = 1;
+    o.top_logprobs = 20;
+    CHECK(fx_request_submit(&q, r.engine, &o, NULL) == FORNAX_OK);
+    rig_steps(&r, 1);
+    r.mem.fail_at = 1;                                /* nobody takes the events */
+    rig_steps(&r, 1000);
+    CHECK(r.mem.failed);
+    take_events(q, g, 0);
+    CHECK(g->done && g->status == FORNAX_ENOMEM && g->finish == FORNAX_FINISH_ERROR);
+    CHECK(g->at[0].n > 10);
+    fx_request_close(q);
+    rig_close(&r);
+    free(g);
+}
+
+TEST(other_state_is_refused)
+{
+    rig r;
+    fx_error err = { 0 };
+    fx_engine *e = NULL;
+
+    REQUIRE(rig_open(&r, 8, 16, manual(4, 64, 0), 64));
+    r.model.layer.kind = FX_STATE_RECURRENT;
+    CHECK(fx_engine_open(&e, &r.config, &err) == FORNAX_EUNSUP && strstr(err.text, "recurrent"));
+    rig_close(&r);
+}
+
+FXTEST_MAIN()
