@@ -79,11 +79,24 @@ size_t fx_utf8_put(char out[4], uint32_t rune)
     return 4;
 }
 
+/* ASCII eight bytes at a time and two-byte characters here, the rest by fx_utf8_next. */
 bool fx_utf8_valid(fx_str s)
 {
-    for (size_t i = 0; i < s.n;)
-        if (fx_utf8_next(s, &i) == FX_BAD_RUNE)
+    for (size_t i = 0; i < s.n;) {
+        const unsigned char *p = (const unsigned char *)s.p + i;
+        uint64_t eight = UINT64_MAX;
+
+        if (s.n - i >= sizeof(eight))
+            memcpy(&eight, p, sizeof(eight));
+        if (!(eight & 0x8080808080808080u))
+            i += sizeof(eight);
+        else if (p[0] < 0x80)
+            i++;
+        else if (p[0] >= 0xC2 && p[0] < 0xE0 && s.n - i >= 2 && (p[1] & 0xC0) == 0x80)
+            i += 2;
+        else if (fx_utf8_next(s, &i) == FX_BAD_RUNE)
             return false;
+    }
     return true;
 }
 

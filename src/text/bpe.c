@@ -41,43 +41,79 @@ static fx_status not_in_vocabulary(const char *where, size_t rank, fx_str token,
                    rank, (int)FX_MIN(token.n, 200), token.p);
 }
 
-/* Looks up a batch of merges; the hashes come first so that the cache misses of
- * the index overlap. */
+/* Merges are looked up in batches, and each step is done for the whole batch before
+ * the next one, so that the cache misses of its random accesses overlap. */
 #define BATCH 16
-static fx_status put_batch(fx_bpe *b, const fx_vocab *v, const fx_merge_text *at, size_t first, size_t n,
-                           fx_buf *joined, const char *where, fx_error *err)
-{
+typedef struct merge_batch {
+    fx_str text[BATCH][3];          /* left, right, both */
     uint64_t hash[BATCH][3];
-    size_t ends[BATCH];
+    fx_merge found[BATCH];
+    fx_buf joined;
+} merge_batch;
 
-    fx_buf_clear(joined);
+static bool hash_batch(const fx_bpe *b, const fx_vocab *v, merge_batch *m, const fx_merge_text *at, size_t n)
+{
+    size_t bytes = 0, used = 0;
+
+    for (size_t i = 0; i < n; i++)
+        bytes += at[i].left.n + at[i].right.n;
+    fx_buf_clear(&m->joined);
+    if (!fx_buf_reserve(&m->joined, bytes))
+        return false;
     for (size_t i = 0; i < n; i++) {
-        size_t cut = FX_MIN(b->prefix.n, at[i].right.n), begin = joined->n;
+        size_t cut = FX_MIN(b->prefix.n, at[i].right.n), begin = used;
 
-        fx_buf_str(joined, at[i].left);
-        fx_buf_add(joined, at[i].right.p + cut, at[i].right.n - cut);
-        if (joined->failed)
-            return fx_nomem(err, "merges");
-        ends[i] = joined->n;
-        hash[i][0] = fx_vocab_hash(v, at[i].left);
-        hash[i][1] = fx_vocab_hash(v, at[i].right);
-        hash[i][2] = fx_vocab_hash(v, fx_str_n(joined->p + begin, joined->n - begin));
-        for (int j = 0; j < 3; j++)
-            fx_vocab_prefetch(v, hash[i][j]);
+        memcpy(m->joined.p + used, at[i].left.p, at[i].left.n);
+        used += at[i].left.n;
+        memcpy(m->joined.p + used, at[i].right.p + cut, at[i].right.n - cut);
+        used += at[i].right.n - cut;
+        m->text[i][0] = at[i].left;
+        m->text[i][1] = at[i].right;
+        m->text[i][2] = fx_str_n(m->joined.p + begin, used - begin);
+        for (int j = 0; j < 3; j++) {
+            m->hash[i][j] = fx_vocab_hash(v, m->text[i][j]);
+            fx_vocab_prefetch(v, m->hash[i][j]);
+        }
     }
+    return true;
+}
+
+static fx_status put_batch(fx_bpe *b, const fx_vocab *v, merge_batch *m, size_t first, size_t n, const char *where,
+                           fx_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        for (int j = 0; j < 3; j++)
+            fx_vocab_prefetch_text(v, m->hash[i][j]);
     for (size_t i = 0; i < n; i++) {
-        size_t begin = i ? ends[i - 1] : 0;
-        fx_str text[3] = { at[i].left, at[i].right, fx_str_n(joined->p + begin, ends[i] - begin) };
         int32_t id[3];
 
         for (int j = 0; j < 3; j++) {
-            id[j] = fx_vocab_find_hashed(v, text[j], hash[i][j]);
+            id[j] = fx_vocab_find_hashed(v, m->text[i][j], m->hash[i][j]);
             if (id[j] < 0)
-                return not_in_vocabulary(where, first + i, text[j], err);
+                return not_in_vocabulary(where, first + i, m->text[i][j], err);
         }
-        put_merge(b, (fx_merge){ id[0], id[1], (uint32_t)(first + i), id[2] });
+        m->found[i] = (fx_merge){ id[0], id[1], (uint32_t)(first + i), id[2] };
+        FX_PREFETCH(&b->merges[pair_slot(b, id[0], id[1])]);
     }
+    for (size_t i = 0; i < n; i++)
+        put_merge(b, m->found[i]);
     return FORNAX_OK;
+}
+
+static fx_status put_merges(fx_bpe *b, const fx_vocab *v, const fx_merge_text *merges, size_t n, const fx_mem *mem,
+                            const char *where, fx_error *err)
+{
+    merge_batch m;
+    fx_status st = FORNAX_OK;
+
+    fx_buf_init(&m.joined, mem);
+    for (size_t i = 0; i < n && st == FORNAX_OK; i += BATCH) {
+        size_t part = FX_MIN(n - i, BATCH);
+
+        st = hash_batch(b, v, &m, merges + i, part) ? put_batch(b, v, &m, i, part, where, err) : fx_nomem(err, "merges");
+    }
+    fx_buf_done(&m.joined);
+    return st;
 }
 
 static void find_single_ids(fx_bpe *b, const fx_vocab *v)
@@ -103,8 +139,7 @@ fx_status fx_bpe_init(fx_bpe *b, fx_arena *arena, const fx_vocab *v, const fx_me
                       const char *where, fx_error *err)
 {
     size_t slots = 16;
-    fx_buf joined;
-    fx_status st = FORNAX_OK;
+    fx_status st;
 
     if (n >= NO_RANK)
         return fx_fail(err, FORNAX_EUNSUP, "%s: %zu merges, limit %u", where, n, NO_RANK - 1);
@@ -115,10 +150,7 @@ fx_status fx_bpe_init(fx_bpe *b, fx_arena *arena, const fx_vocab *v, const fx_me
     if (!b->merges)
         return fx_nomem(err, "merges");
     memset(b->merges, 0xff, slots * sizeof(*b->merges));
-    fx_buf_init(&joined, arena->mem);
-    for (size_t i = 0; i < n && st == FORNAX_OK; i += BATCH)
-        st = put_batch(b, v, merges + i, i, FX_MIN(n - i, BATCH), &joined, where, err);
-    fx_buf_done(&joined);
+    st = put_merges(b, v, merges, n, arena->mem, where, err);
     find_single_ids(b, v);
     for (size_t i = 0; i < v->n; i++)
         if (v->pieces[i].at != FX_NO_TOKEN)

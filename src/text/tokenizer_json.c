@@ -693,7 +693,7 @@ static fx_status read_model(loader *l, const json_t *o)
     if (!json_is_object(o) || !l->tables.has_vocab)
         return wrong(l, "model", "vocab", "a vocabulary");
     if (!json_object_get(o, "type"))
-        return l->tables.has_merges ? model_bpe(l, o, "model") : fx_fail(l->err, FORNAX_EUNSUP, "tokenizer.json: model without a type is not supported");
+        return l->tables.has_merges ? model_bpe(l, o, "model") : chain_unsupported(l, "model", "a model without a type");
     return dispatch(l, o, "model", models);
 }
 

@@ -21,6 +21,11 @@ bool fx_vocab_init(fx_vocab *v, fx_arena *arena, size_t n, size_t bytes)
     return true;
 }
 
+static inline bool is_slot(const fx_vocab *v, const fx_vocab_slot *slot, uint32_t tag, fx_str s)
+{
+    return slot->tag == tag && slot->text.n == s.n && memcmp(v->block + slot->text.at, s.p, s.n) == 0;
+}
+
 void fx_vocab_put(fx_vocab *v, int32_t id, fx_str spelling)
 {
     fx_piece p = { (uint32_t)v->block_n, (uint32_t)spelling.n };
@@ -43,9 +48,9 @@ void fx_vocab_put_piece(fx_vocab *v, int32_t id, fx_piece p)
     for (size_t i = hash & v->mask;; i = (i + 1) & v->mask) {
         fx_vocab_slot *slot = &v->slots[i];
 
-        if (slot->id >= 0 && (slot->tag != tag || !fx_str_eq(fx_vocab_text(v, slot->id), s)))
+        if (slot->id >= 0 && !is_slot(v, slot, tag, s))
             continue;
-        *slot = (fx_vocab_slot){ tag, id };
+        *slot = (fx_vocab_slot){ tag, id, p };
         return;
     }
 }
@@ -59,7 +64,7 @@ int32_t fx_vocab_find_hashed(const fx_vocab *v, fx_str spelling, uint64_t hash)
 
         if (slot->id < 0)
             return -1;
-        if (slot->tag == tag && fx_str_eq(fx_vocab_text(v, slot->id), spelling))
+        if (is_slot(v, slot, tag, spelling))
             return slot->id;
     }
 }
