@@ -81,7 +81,7 @@ static fornax_status serve(const serve_opts *o, fornax_model *model, fornax_erro
         .host = o->host, .port = (int)o->port,
         .names = o->names.n ? o->names.at : &name, .n_names = o->names.n ? o->names.n : 1,
         .lenient_fields = o->lenient, .max_body_bytes = (size_t)o->max_body_mib << 20,
-        .idle_timeout_s = (int)o->timeout, .default_temperature = -1,
+        .idle_timeout_s = (int)o->timeout, .grace_ms = 2000, .default_temperature = -1,
         .ready = ready, .ready_user = &b, .stopping = stopping,
         .log = o->log_requests ? log_request : NULL,
     };

@@ -1,6 +1,18 @@
 /* fields.c - reads a JSON object by a table; see fields.h. */
 #include "server/fields.h"
 
+fx_shown fx_show(fx_str name)
+{
+    fx_shown s = { "" };
+    size_t n = FX_MIN(name.n, sizeof s.z - 4);
+
+    for (size_t i = 0; i < n; i++)
+        s.z[i] = (unsigned char)name.p[i] < 0x20 || name.p[i] == 0x7F ? '?' : name.p[i];
+    if (n < name.n)
+        memcpy(s.z + n, "...", 4);
+    return s;
+}
+
 static const char *json_type_name(const json_t *v)
 {
     static const char *const names[] = { "an object", "an array", "a string", "an integer", "a number", "true", "false", "null" };
@@ -15,9 +27,8 @@ static fx_status wrong_type(const fx_field *f, const json_t *v, const char *expe
 
 static fx_status read_number(const fx_field *f, const json_t *v, void *at, fx_error *err)
 {
-    bool whole = json_is_integer(v) || (json_is_real(v) && json_real_value(v) == (double)(int64_t)json_real_value(v) &&
-                                        json_real_value(v) > -9e15 && json_real_value(v) < 9e15);
     double x = json_number_value(v);
+    bool whole = json_is_integer(v) || (json_is_real(v) && x > -9e15 && x < 9e15 && x == (double)(int64_t)x);
 
     if (f->type == FX_F_INT ? !whole : !json_is_number(v))
         return wrong_type(f, v, f->type == FX_F_INT ? "an integer" : "a number", err);
@@ -67,7 +78,20 @@ static fx_status read_field(const fx_field *f, const json_t *v, void *out, fx_er
     return FORNAX_OK;
 }
 
-fx_status fx_fields_read(const json_t *object, const fx_field *table, void *out, fx_buf *unknown, fx_error *err)
+/* Names are the client's: they must not make a header of their own, nor one that is too long. */
+static void add_unknown(fx_buf *out, const char *key)
+{
+    if (out->n > 500)
+        return;
+    fx_buf_puts(out, out->n ? ", " : "");
+    for (size_t i = 0; key[i] && i < 100; i++)
+        fx_buf_putc(out, key[i] > 0x20 && key[i] < 0x7F && key[i] != ',' ? key[i] : '?');
+    if (out->n > 500)
+        fx_buf_puts(out, ", ...");
+}
+
+fx_status fx_fields_read(const json_t *object, const fx_field *table, void *out, const char *within, fx_buf *unknown,
+                         fx_error *err)
 {
     const char *key;
     json_t *v;
@@ -81,9 +105,11 @@ fx_status fx_fields_read(const json_t *object, const fx_field *table, void *out,
             if (!json_is_null(v))
                 FX_TRY(read_field(f, v, out, err));
         } else if (unknown) {
-            fx_buf_printf(unknown, "%s%s", unknown->n ? ", " : "", key);
+            add_unknown(unknown, key);
+        } else if (within) {
+            return fx_fail_param(err, FORNAX_EARG, within, "%s: no such field in %s", fx_show(fx_str_of(key)).z, within);
         } else {
-            return fx_fail_param(err, FORNAX_EARG, key, "%s: no such field", key);
+            return fx_fail_param(err, FORNAX_EARG, key, "%s: no such field", fx_show(fx_str_of(key)).z);
         }
     }
     return FORNAX_OK;

@@ -32,8 +32,16 @@ typedef struct fx_field {
     double min, max;
 } fx_field;
 
-/* 'out' holds its defaults already. unknown: names are appended, joined by ", "; NULL: unknown
- * fields are errors. Borrows from 'object'. */
-fx_status fx_fields_read(const json_t *object, const fx_field *table, void *out, fx_buf *unknown, fx_error *err);
+/* 'out' holds its defaults already; it borrows from 'object'. within: what the object is a field of, or NULL.
+ * unknown: names are appended, joined by ", ", fit for a header (other characters are '?', and no more than
+ * a few hundred bytes); NULL: unknown fields are errors. */
+fx_status fx_fields_read(const json_t *object, const fx_field *table, void *out, const char *within, fx_buf *unknown,
+                         fx_error *err);
+
+/* A name that a client gave, for a sentence: control characters become '?', long ones are cut. */
+typedef struct fx_shown {
+    char z[104];
+} fx_shown;
+fx_shown fx_show(fx_str name);
 
 #endif

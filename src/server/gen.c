@@ -7,6 +7,9 @@
 #include "base/clock.h"
 #include "base/text.h"
 
+/* Of an answer that waits: gathered, or not yet taken by a slow reader. */
+#define MAX_HELD ((size_t)256 << 20)
+
 const fx_gen_body fx_gen_defaults = {
     .temperature = NAN, .top_p = 1, .min_p = 0, .repetition_penalty = 1, .top_k = -1, .n = 1,
     .max_tokens = FX_NO_INT, .max_completion_tokens = FX_NO_INT, .seed = FX_NO_INT, .top_logprobs = FX_NO_INT,
@@ -34,8 +37,10 @@ typedef struct gen_prompt {
 struct fx_gen {
     fx_call *call;
     bool chat, stream, include_usage, echo, logprobs, failed;
-    char id[48];
+    bool lost;                   /* memory ran out for part of the answer */
     int64_t created;
+    size_t held;                 /* bytes gathered for a whole answer */
+    fx_job job;
     fx_str model;                /* as the client named it */
     fornax_request_options opt;
     FX_VEC(fornax_string) stops;
@@ -48,6 +53,7 @@ struct fx_gen {
     int64_t prompt_tokens, cached_tokens, generated_tokens;
 };
 
+fx_job *fx_gen_job(fx_gen *g) { return &g->job; }
 size_t fx_gen_requests(const fx_gen *g) { return g->prompts.n; }
 int fx_gen_fd(const fx_gen *g, size_t index) { return fornax_request_fd(g->prompts.at[index].req); }
 
@@ -56,6 +62,19 @@ int fx_gen_fd(const fx_gen *g, size_t index) { return fornax_request_fd(g->promp
 static fx_status bad(fx_error *err, const char *name, const char *what)
 {
     return fx_fail_param(err, FORNAX_EARG, name, "%s: expected %s", name, what);
+}
+
+fx_status fx_gen_id(const fx_http *h, const json_t *v, const char *name, size_t i, int32_t *id, fx_error *err)
+{
+    long long vocab = fornax_model_get_info(h->model)->vocab_size, x = json_integer_value(v);
+
+    if (!json_is_integer(v))
+        return fx_fail_param(err, FORNAX_EARG, name, "%s[%zu]: expected a token id", name, i);
+    if (x < 0 || x >= vocab)
+        return fx_fail_param(err, FORNAX_EARG, name, "%s[%zu]: expected an id in 0..%lld, found %lld", name, i,
+                             vocab - 1, x);
+    *id = (int32_t)x;
+    return FORNAX_OK;
 }
 
 static fx_status add_stop(fx_gen *g, const json_t *v, fx_error *err)
@@ -82,10 +101,10 @@ static fx_status read_stops(fx_gen *g, const fx_gen_body *b, fx_error *err)
     if (b->stop_token_ids && !json_is_array(b->stop_token_ids))
         return bad(err, "stop_token_ids", "a list of ids");
     for (size_t i = 0; i < json_array_size(b->stop_token_ids); i++) {
-        const json_t *v = json_array_get(b->stop_token_ids, i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX)
-            return bad(err, "stop_token_ids", "a list of ids");
-        if (!FX_VEC_PUSH(&g->stop_ids, &fx_mem_libc, (int32_t)json_integer_value(v)))
+        int32_t id;
+
+        FX_TRY(fx_gen_id(g->call->http, json_array_get(b->stop_token_ids, i), "stop_token_ids", i, &id, err));
+        if (!FX_VEC_PUSH(&g->stop_ids, &fx_mem_libc, id))
             return fx_nomem(err, "stop ids");
     }
     return FORNAX_OK;
@@ -104,8 +123,8 @@ static fx_status read_bias(fx_gen *g, const fx_gen_body *b, fx_error *err)
         double x = json_number_value(v);
 
         if (!fx_parse_i64(fx_str_of(key), &id) || id < 0 || id >= vocab)
-            return fx_fail_param(err, FORNAX_EARG, "logit_bias", "logit_bias: expected token ids below %lld, found '%.40s'",
-                                 (long long)vocab, key);
+            return fx_fail_param(err, FORNAX_EARG, "logit_bias", "logit_bias: expected token ids below %lld, found '%s'",
+                                 (long long)vocab, fx_show(fx_str_of(key)).z);
         if (!json_is_number(v) || !(x >= -100 && x <= 100))
             return fx_fail_param(err, FORNAX_EARG, "logit_bias", "logit_bias: %s: expected a number from -100 to 100", key);
         if (!FX_VEC_PUSH(&g->bias, &fx_mem_libc, ((fornax_logit_bias){ (int32_t)id, (float)x })))
@@ -116,17 +135,22 @@ static fx_status read_bias(fx_gen *g, const fx_gen_body *b, fx_error *err)
 
 static fx_status read_stream_options(fx_gen *g, const fx_gen_body *b, fx_error *err)
 {
-    const json_t *usage = json_object_get(b->stream_options, "include_usage");
+    static const fx_field rows[] = {
+        { "include_usage", FX_F_BOOL, offsetof(fx_gen, include_usage), 0, 0 },
+        { "include_obfuscation", FX_F_IGNORE, 0, 0, 0 },
+        { 0 },
+    };
+    fx_call *c = g->call;
 
     g->stream = b->stream;
     if (!b->stream_options)
         return FORNAX_OK;
-    if (!json_is_object(b->stream_options) || (usage && !json_is_boolean(usage)))
-        return bad(err, "stream_options", "{\"include_usage\": true or false}");
+    if (!json_is_object(b->stream_options))
+        return bad(err, "stream_options", "an object");
     if (!b->stream)
         return fx_fail_param(err, FORNAX_EARG, "stream_options", "stream_options: only allowed when stream is true");
-    g->include_usage = json_is_true(usage);
-    return FORNAX_OK;
+    return fx_fields_read(b->stream_options, rows, g, "stream_options", c->http->opt.lenient_fields ? &c->ignored : NULL,
+                          err);
 }
 
 static fx_status read_limits(fx_gen *g, const fx_gen_body *b, fx_error *err)
@@ -208,20 +232,8 @@ static fx_status read_model(fx_gen *g, const fx_gen_body *b, fx_error *err)
             return FORNAX_OK;
         }
     }
-    return fx_fail_param(err, FORNAX_ENOTFOUND, "model", "model '%.*s': not served here; '%s' is",
-                         (int)FX_MIN(b->model.n, 200), b->model.p, opt->names[0]);
-}
-
-static void make_id(fx_gen *g)
-{
-    static const char hex[] = "0123456789abcdef";
-    uint64_t x[2] = { fx_clock_ns(), (uint64_t)(uintptr_t)g };
-    uint64_t h = fx_hash64(x, sizeof x, (uint64_t)g->call->http->started);
-    size_t n = (size_t)snprintf(g->id, sizeof g->id, "%s", g->chat ? "chatcmpl-" : "cmpl-");
-
-    for (int i = 0; i < 16; i++)
-        g->id[n++] = hex[h >> (4 * i) & 15];
-    g->id[n] = 0;
+    return fx_fail_param(err, FORNAX_ENOTFOUND, "model", "model '%s': not served here; '%s' is", fx_show(b->model).z,
+                         opt->names[0]);
 }
 
 fx_status fx_gen_new(fx_gen **out, fx_call *c, const fx_gen_body *body, bool chat, fx_error *err)
@@ -236,7 +248,6 @@ fx_status fx_gen_new(fx_gen **out, fx_call *c, const fx_gen_body *body, bool cha
     g->chat = chat;
     g->created = fx_clock_unix();
     g->opt = (fornax_request_options)FORNAX_OPTIONS(fornax_request_options);
-    make_id(g);
     st = read_model(g, body, err);
     if (st == FORNAX_OK)
         st = read_body(g, body, err);
@@ -250,12 +261,16 @@ fx_status fx_gen_new(fx_gen **out, fx_call *c, const fx_gen_body *body, bool cha
 
 fx_status fx_gen_prompt(fx_gen *g, const int32_t *ids, size_t n, fx_str text, fx_error *err)
 {
-    gen_prompt p = { .n_ids = n, .ids = malloc((n + 1) * sizeof *ids) };
+    const char *name = g->chat ? "messages" : "prompt";
+    gen_prompt p = { 0 };
 
+    if (n == 0)
+        return fx_fail_param(err, FORNAX_EARG, name, "%s: no tokens in it", name);
+    p.n_ids = n;
+    p.ids = malloc(n * sizeof *ids);
     if (!p.ids)
         return fx_nomem(err, "a prompt");
-    if (n > 0)
-        memcpy(p.ids, ids, n * sizeof *ids);
+    memcpy(p.ids, ids, n * sizeof *ids);
     fx_buf_init(&p.text, &fx_mem_libc);
     if (g->echo)
         fx_buf_str(&p.text, text);
@@ -367,19 +382,31 @@ static void chat_logprob(fx_buf *b, const fx_gen *g, const fornax_event *e)
     fx_buf_puts(b, "]}");
 }
 
+/* A token in the completions format, which has no room for bytes: those that are no text are spelled out. */
+static void put_token(fx_buf *b, fx_str token)
+{
+    if (fx_utf8_valid(token)) {
+        fx_buf_json(b, token);
+        return;
+    }
+    fx_buf_puts(b, "bytes:");
+    for (size_t i = 0; i < token.n; i++)
+        fx_buf_printf(b, "\\\\x%02x", (unsigned char)token.p[i]);
+}
+
 static void completion_logprob(gen_choice *c, const fx_gen *g, const fornax_event *e)
 {
     const char *comma = c->lp.n ? ", " : "";
 
     fx_buf_printf(&c->lp, "%s\"", comma);
-    fx_buf_json(&c->lp, token_text(g, e->token));
+    put_token(&c->lp, token_text(g, e->token));
     fx_buf_putc(&c->lp, '"');
     fx_buf_puts(&c->lp_values, comma);
     put_logprob(&c->lp_values, e->logprob);
     fx_buf_printf(&c->lp_top, "%s{", comma);
     for (int i = 0; i < e->n_top; i++) {
         fx_buf_puts(&c->lp_top, i ? ", \"" : "\"");
-        fx_buf_json(&c->lp_top, token_text(g, e->top[i].id));
+        put_token(&c->lp_top, token_text(g, e->top[i].id));
         fx_buf_puts(&c->lp_top, "\": ");
         put_logprob(&c->lp_top, e->top[i].logprob);
     }
@@ -435,14 +462,16 @@ static void clear_logprobs(gen_choice *c)
 
 static const char *finish_reason(fornax_finish f)
 {
-    return f == FORNAX_FINISH_LENGTH ? "\"length\"" : f == FORNAX_FINISH_NONE ? "null" : "\"stop\"";
+    return f == FORNAX_FINISH_LENGTH ? "\"length\"" : f == FORNAX_FINISH_STOP ? "\"stop\"" : "null";
 }
 
 static void put_head(fx_buf *b, const fx_gen *g, const char *object)
 {
-    fx_buf_printf(b, "{\"id\": \"%s\", \"object\": \"%s\", \"created\": %lld, \"model\": \"", g->id, object,
-                  (long long)g->created);
+    fx_buf_printf(b, "{\"id\": \"%s%s\", \"object\": \"%s\", \"created\": %lld, \"model\": \"",
+                  g->chat ? "chatcmpl-" : "cmpl-", g->call->id, object, (long long)g->created);
     fx_buf_json(b, g->model);
+    fx_buf_puts(b, "\", \"system_fingerprint\": \"");
+    fx_buf_json(b, fx_str_of(fornax_model_get_info(g->call->http->model)->numerics_id));
     fx_buf_puts(b, "\", \"choices\": [");
 }
 
@@ -491,21 +520,32 @@ static void begin_choice(fx_gen *g, size_t index)
         put_chunk(g, index, fx_buf_view(&g->prompts.at[index / (size_t)g->opt.n].text), false, FORNAX_FINISH_NONE);
 }
 
+/* How much a choice holds, and whether memory ran out for it. */
+static size_t held(const gen_choice *c, bool *failed)
+{
+    *failed = c->text.failed || c->lp.failed || c->lp_values.failed || c->lp_top.failed || c->lp_offsets.failed;
+    return c->text.n + c->lp.n + c->lp_values.n + c->lp_top.n + c->lp_offsets.n;
+}
+
 static void take_event(fx_gen *g, size_t index, const fornax_event *e)
 {
     gen_choice *c = &g->choices[index];
     fx_str text = fx_str_n(e->text, e->text_n);
+    bool ends = e->kind == FORNAX_EVENT_FINISH, failed;
+    size_t before = held(c, &failed);
 
     if (e->kind == FORNAX_EVENT_TOKEN && g->logprobs)
         add_logprob(c, g, e);
     c->offset += fx_utf8_count(text);
-    c->finish = e->kind == FORNAX_EVENT_FINISH ? e->finish : FORNAX_FINISH_NONE;
+    c->finish = ends ? e->finish : FORNAX_FINISH_NONE;
     if (!g->stream) {
         fx_buf_str(&c->text, text);
+        g->held += held(c, &failed) - before;
+        g->lost |= failed;
         return;
     }
     begin_choice(g, index);
-    if (text.n > 0 || c->lp.n > 0 || e->kind == FORNAX_EVENT_FINISH)
+    if (text.n > 0 || c->lp.n > 0 || ends)
         put_chunk(g, index, text, false, c->finish);
 }
 
@@ -543,25 +583,56 @@ static void end_stream(fx_gen *g)
     fx_buf_puts(b, "data: [DONE]\n\n");
 }
 
-/* A request ended badly: an error answer if nothing is out yet, else an event in the stream. */
-static void fail(fx_gen *g, const fornax_event *e)
+/* It ended badly: an error answer if nothing is out yet, else an event in the stream. */
+static void fail_as(fx_gen *g, const fx_error *err, int status)
 {
-    fx_error err = { 0 };
     fx_call *c = g->call;
 
-    if (g->failed)
-        return;
     g->failed = true;
-    fx_fail(&err, e->status, "%s", e->error ? e->error : "the request ended early");
     if (!c->ready) {
-        fx_reply_error(c, &err);
-    } else {
+        fx_reply_error_as(c, err, status);
+    } else if (!c->done) {
         fx_buf_puts(&c->out, "data: ");
-        fx_error_json(&c->out, &err, fx_error_status(&err));
+        fx_error_json(&c->out, err, status);
         fx_buf_puts(&c->out, "\n\ndata: [DONE]\n\n");
         c->done = true;
     }
     fx_gen_cancel(g);
+}
+
+void fx_gen_stop(fx_gen *g)
+{
+    fx_error err = { 0 };
+
+    if (g->failed)
+        return;
+    fx_fail(&err, FORNAX_ECANCEL, "the server is shutting down");
+    fail_as(g, &err, 503);
+}
+
+static void fail(fx_gen *g, const fornax_event *e)
+{
+    fx_error err = { 0 };
+
+    if (g->failed)
+        return;
+    fx_fail(&err, e->status, "%s", e->error ? e->error : "the request ended early");
+    fail_as(g, &err, fx_error_status(&err));
+}
+
+/* Whether the answer can still be held; else it ends here. */
+static void check_room(fx_gen *g)
+{
+    const fx_call *c = g->call;
+    fx_error err = { 0 };
+
+    if (g->failed || (!g->lost && g->held <= MAX_HELD && c->out.n - c->out_at <= MAX_HELD))
+        return;
+    if (g->lost)
+        fx_nomem(&err, "the answer");
+    else
+        fx_fail(&err, FORNAX_ENOMEM, "the answer is larger than %zu bytes and was not read", MAX_HELD);
+    fail_as(g, &err, fx_error_status(&err));
 }
 
 static void finish(fx_gen *g)
@@ -605,6 +676,12 @@ static void take_done(fx_gen *g, gen_prompt *p, const fornax_event *e)
         finish(g);
 }
 
+/* The end of a choice whose request fails: the error comes with DONE. */
+static bool ends_badly(const fornax_event *e)
+{
+    return e->kind == FORNAX_EVENT_FINISH && e->finish != FORNAX_FINISH_STOP && e->finish != FORNAX_FINISH_LENGTH;
+}
+
 bool fx_gen_drain(fx_gen *g, uint32_t index)
 {
     gen_prompt *p = index < g->prompts.n ? &g->prompts.at[index] : NULL;
@@ -617,9 +694,10 @@ bool fx_gen_drain(fx_gen *g, uint32_t index)
             if (e->status == FORNAX_OK)
                 begin_answer(g);
             take_done(g, p, e);
-        } else if (!g->failed) {
+        } else if (!g->failed && !ends_badly(e)) {
             begin_answer(g);
             take_event(g, index * (size_t)g->opt.n + (size_t)e->choice, e);
+            check_room(g);
         }
     }
     return news;

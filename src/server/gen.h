@@ -49,17 +49,22 @@ typedef struct fx_gen_body {
 
 extern const fx_gen_body fx_gen_defaults;
 
+/* Entry i of the field 'name' as a token id of the model. */
+fx_status fx_gen_id(const fx_http *h, const json_t *v, const char *name, size_t i, int32_t *id, fx_error *err);
+
 /* Makes a generation without prompts yet. body: borrowed until fx_gen_submit. */
 fx_status fx_gen_new(fx_gen **out, fx_call *c, const fx_gen_body *body, bool chat, fx_error *err);
 /* Adds a prompt: ids are copied. text: shown first where 'echo' was asked for. */
 fx_status fx_gen_prompt(fx_gen *g, const int32_t *ids, size_t n, fx_str text, fx_error *err);
 fx_status fx_gen_submit(fx_gen *g, fx_error *err);
-void fx_gen_free(fx_gen *g);                   /* cancels and closes its requests */
+void fx_gen_free(fx_gen *g);                   /* cancels and closes its requests; may wait for a step */
+fx_job *fx_gen_job(fx_gen *g);                 /* for the job that frees it */
 
 /* Under the server's lock, on the pump thread: takes what request 'index' has, appends to the
  * call's answer. True when there is something new for the connection. */
 bool fx_gen_drain(fx_gen *g, uint32_t index);
-void fx_gen_cancel(fx_gen *g);
+void fx_gen_cancel(fx_gen *g);                 /* never waits */
+void fx_gen_stop(fx_gen *g);                   /* under the lock: ends its answer, the server shuts down */
 size_t fx_gen_requests(const fx_gen *g);
 int fx_gen_fd(const fx_gen *g, size_t index);
 

@@ -184,7 +184,7 @@ static void chat(fx_call *c)
 
     if (!json)
         return;
-    st = fx_fields_read(json, fields, &body, c->http->opt.lenient_fields ? &c->ignored : NULL, &err);
+    st = fx_fields_read(json, fields, &body, NULL, c->http->opt.lenient_fields ? &c->ignored : NULL, &err);
     if (st == FORNAX_OK)
         st = check_modes(&body, &err);
     if (st == FORNAX_OK)

@@ -30,7 +30,7 @@ static fx_status text_prompt(fx_gen *g, const fornax_tokenizer *tok, const json_
     return st;
 }
 
-static fx_status ids_prompt(fx_gen *g, const fornax_tokenizer *tok, const json_t *list, fx_error *err)
+static fx_status ids_prompt(fx_gen *g, const fx_http *h, const json_t *list, fx_error *err)
 {
     FX_VEC(int32_t) ids = { 0 };
     fornax_text *text = NULL;
@@ -38,14 +38,14 @@ static fx_status ids_prompt(fx_gen *g, const fornax_tokenizer *tok, const json_t
     fx_str shown = FX_STR("");
 
     for (size_t i = 0; st == FORNAX_OK && i < json_array_size(list); i++) {
-        const json_t *v = json_array_get(list, i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX)
-            st = fx_fail_param(err, FORNAX_EARG, "prompt", "prompt[%zu]: expected a token id", i);
-        else if (!FX_VEC_PUSH(&ids, &fx_mem_libc, (int32_t)json_integer_value(v)))
+        int32_t id;
+
+        st = fx_gen_id(h, json_array_get(list, i), "prompt", i, &id, err);
+        if (st == FORNAX_OK && !FX_VEC_PUSH(&ids, &fx_mem_libc, id))
             st = fx_nomem(err, "a prompt");
     }
     if (st == FORNAX_OK)
-        st = fornax_detokenize(tok, ids.at, ids.n, 0, &text, err);
+        st = fornax_detokenize(h->tok, ids.at, ids.n, 0, &text, err);
     if (st == FORNAX_OK) {
         shown.p = fornax_text_bytes(text, &shown.n);
         st = fx_gen_prompt(g, ids.at, ids.n, shown, err);
@@ -55,23 +55,23 @@ static fx_status ids_prompt(fx_gen *g, const fornax_tokenizer *tok, const json_t
     return st;
 }
 
-static fx_status add_prompts(fx_gen *g, const fornax_tokenizer *tok, const json_t *prompt, fx_error *err)
+static fx_status add_prompts(fx_gen *g, const fx_http *h, const json_t *prompt, fx_error *err)
 {
     if (json_is_string(prompt))
-        return text_prompt(g, tok, prompt, err);
+        return text_prompt(g, h->tok, prompt, err);
     if (!json_is_array(prompt) || json_array_size(prompt) == 0 || json_array_size(prompt) > 1024 * 1024)
         return fx_fail_param(err, FORNAX_EARG, "prompt", "prompt: expected a string, token ids, or a list of either");
     if (json_is_integer(json_array_get(prompt, 0)))
-        return ids_prompt(g, tok, prompt, err);
+        return ids_prompt(g, h, prompt, err);
     if (json_array_size(prompt) > 256)
         return fx_fail_param(err, FORNAX_EARG, "prompt", "prompt: expected at most 256 prompts, found %zu",
                              json_array_size(prompt));
     for (size_t i = 0; i < json_array_size(prompt); i++) {
         const json_t *v = json_array_get(prompt, i);
         if (json_is_string(v))
-            FX_TRY(text_prompt(g, tok, v, err));
+            FX_TRY(text_prompt(g, h->tok, v, err));
         else if (json_is_array(v))
-            FX_TRY(ids_prompt(g, tok, v, err));
+            FX_TRY(ids_prompt(g, h, v, err));
         else
             return fx_fail_param(err, FORNAX_EARG, "prompt", "prompt[%zu]: expected a string or a list of token ids", i);
     }
@@ -88,13 +88,13 @@ static void completions(fx_call *c)
 
     if (!json)
         return;
-    st = fx_fields_read(json, fields, &body, c->http->opt.lenient_fields ? &c->ignored : NULL, &err);
+    st = fx_fields_read(json, fields, &body, NULL, c->http->opt.lenient_fields ? &c->ignored : NULL, &err);
     if (st == FORNAX_OK && !body.prompt)
         st = fx_fail_param(&err, FORNAX_EARG, "prompt", "prompt: missing");
     if (st == FORNAX_OK)
         st = fx_gen_new(&g, c, &body, false, &err);
     if (st == FORNAX_OK)
-        st = add_prompts(g, c->http->tok, body.prompt, &err);
+        st = add_prompts(g, c->http, body.prompt, &err);
     if (st == FORNAX_OK)
         st = fx_gen_submit(g, &err);
     if (st == FORNAX_OK) {

@@ -1,4 +1,5 @@
 /* route_models.c - GET /v1/models and /v1/models/{id}. */
+#include "server/fields.h"
 #include "server/http.h"
 
 static json_t *model_object(const fx_http *h, const char *name)
@@ -27,7 +28,7 @@ static void model(fx_call *c)
             return;
         }
     }
-    fx_fail_param(&err, FORNAX_ENOTFOUND, "model", "model '%.200s': not served here", name);
+    fx_fail_param(&err, FORNAX_ENOTFOUND, "model", "model '%s': not served here", fx_show(fx_str_of(name)).z);
     fx_reply_error(c, &err);
 }
 

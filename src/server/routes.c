@@ -1,10 +1,16 @@
 /* routes.c - the list of routes: a route is a file and a line here. */
 #include "server/http.h"
 
-extern const fx_route fx_route_chat, fx_route_completions, fx_route_models, fx_route_model,
+extern const fx_route fx_route_page, fx_route_chat, fx_route_completions, fx_route_models, fx_route_model,
     fx_route_health, fx_route_metrics;
 
 const fx_route *const fx_routes[] = {
-    &fx_route_chat,   &fx_route_completions, &fx_route_models,
-    &fx_route_model,  &fx_route_health, &fx_route_metrics,     NULL,
+    &fx_route_page,
+    &fx_route_chat,
+    &fx_route_completions,
+    &fx_route_models,
+    &fx_route_model,
+    &fx_route_health,
+    &fx_route_metrics,
+    NULL,
 };

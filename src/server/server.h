@@ -13,6 +13,7 @@ typedef struct fx_server_options {
     size_t max_body_bytes;       /* of a request; 0: 64 MiB */
     int max_connections;         /* 0: 1024 */
     int idle_timeout_s;          /* of a connection; 0: 60 */
+    int grace_ms;                /* when stopping: what runs may still finish for so long */
     double default_temperature;  /* when the request has none; < 0: 1, as the protocol says */
     /* Called once when listening, with the port in use. */
     void (*ready)(void *user, int port);
