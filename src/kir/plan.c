@@ -132,7 +132,7 @@ static void print_ref(const fx_plan *p, const fx_ref *r, fx_buf *out)
             fx_buf_printf(out, "[%lld,%lld]", (long long)w->rows, (long long)w->cols);
         if (w->paired)
             fx_buf_puts(out, " paired");
-        if (w->use == FX_USE_MATMUL && w->dtype != FX_DTYPE_COUNT)
+        if (w->use != FX_USE_VECTOR && w->dtype != FX_DTYPE_COUNT)
             fx_buf_printf(out, " as %s", fx_dtype_name(w->dtype));
         break;
     }

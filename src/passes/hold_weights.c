@@ -5,8 +5,8 @@
  *            kernel multiplies those.
  * f32:       all to f32: exact.
  * bf16, f16: f32, f16, bf16 (and f64, f8) to that; quantized blocks stay.
- * Leaves:    tables of embeddings (read row by row in file form, so nothing is gained), vectors
- *            (converted to f32 at load, exactly). */
+ * Tables of embeddings go the same way, but for f32: a look-up yields exact f32 rows anyhow.
+ * Leaves:    vectors (converted to f32 at load, exactly). */
 #include "passes/passes.h"
 
 static fx_dtype held(fx_dtype stored, fx_dtype_mode mode)
@@ -57,7 +57,7 @@ static void hold(fx_graph *g, fx_dtype_mode mode, fx_op *op, int i, int64_t *cha
 static void hold_block(fx_graph *g, fx_dtype_mode mode, fx_block *b, int64_t *changes)
 {
     for (fx_op *op = b->first; op && !g->module->failed; op = op->next) {
-        if (op->code == FX_OP_MATMUL)
+        if (op->code == FX_OP_MATMUL || (op->code == FX_OP_EMBED && (mode == FX_MODE_BF16 || mode == FX_MODE_F16)))
             hold(g, mode, op, 1, changes);
         for (int i = 0; i < op->n_regions; i++)
             hold_block(g, mode, op->regions[i]->first, changes);

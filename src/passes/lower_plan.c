@@ -196,9 +196,12 @@ static bool add_sources(fx_plan_weight *w, const fx_value *v, bool *cast)
     return true;
 }
 
-/* "blk.0.attn_q+attn_k": the first name, then what follows the last dot of the others. */
+/* "blk.0.attn_q+attn_k": the first name, then what follows the last dot of the others; of
+ * biases "blk.0.attn_q+attn_k.bias". */
 static fx_str spell(lower *l, const fx_plan_weight *w)
 {
+    bool bias = fx_str_ends(w->src[0], FX_STR(".bias"));
+    fx_str suffix = bias ? FX_STR(".bias") : FX_STR(".weight");
     fx_buf b;
     fx_str out;
 
@@ -206,8 +209,8 @@ static fx_str spell(lower *l, const fx_plan_weight *w)
     for (int32_t i = 0; i < w->n_src; i++) {
         fx_str s = w->src[i];
 
-        if (fx_str_ends(s, FX_STR(".weight")))
-            s.n -= sizeof(".weight") - 1;
+        if (fx_str_ends(s, suffix))
+            s.n -= suffix.n;
         for (size_t k = s.n; i > 0 && k > 0; k--) {
             if (s.p[k - 1] == '.') {
                 s = fx_str_n(s.p + k, s.n - k);
@@ -217,6 +220,7 @@ static fx_str spell(lower *l, const fx_plan_weight *w)
         fx_buf_puts(&b, i ? "+" : "");
         fx_buf_str(&b, s);
     }
+    fx_buf_puts(&b, bias ? ".bias" : "");
     out = keep(l, fx_buf_view(&b));
     l->no_memory = l->no_memory || b.failed;
     fx_buf_done(&b);
@@ -278,10 +282,10 @@ static fx_status weight_ref(lower *l, const fx_op *op, fx_weight_use use, const 
         w.rows += b->type.dim[0].n;
     if (cast)
         w.dtype = a->type.dtype;
-    if (cast && use != FX_USE_MATMUL && a->type.dtype != FX_F32)
-        return unsupported(l, op, "a rounded table or vector");
-    if (use == FX_USE_TABLE && (cast || w.n_src != 1))
-        return unsupported(l, op, "a table that isn't one tensor as it is");
+    if (cast && use == FX_USE_VECTOR && a->type.dtype != FX_F32)
+        return unsupported(l, op, "a rounded vector");
+    if (use == FX_USE_TABLE && w.n_src != 1)
+        return unsupported(l, op, "a table of several tensors");
     if (use == FX_USE_VECTOR)
         w.dtype = FX_F32;
     return weight_index(l, &w, out);

@@ -10,11 +10,14 @@
 
 static fx_value *quant_of(fx_graph *g, fx_value *x, fx_op *reader)
 {
+    const char *name;
+
     for (const fx_use *u = x->uses; u; u = u->next) {
         if (u->user->code == FX_OP_QUANT && u->user->block == reader->block && fx_op_before(u->user, reader))
             return &u->user->out[0];
     }
-    return FX_OP1(g->module, QUANT, FX_IN(x), FX_NOATTR);
+    name = x->name.n ? fx_arena_printf(g->module->arena, "%.*s.q8", FX_STR_ARG(x->name)) : NULL;
+    return FX_OP1(g->module, QUANT, FX_IN(x), FX_NOATTR, .name = fx_str_of(name));
 }
 
 static fx_value *rewrite(fx_graph *g, fx_op *op)

@@ -46,6 +46,8 @@ typedef struct sources {
 
 static fx_status find_sources(const fx_plan_weight *w, const fx_weight_source *src, sources *out, fx_error *err)
 {
+    int64_t elements = 0;
+
     out->rows = 0;
     for (int32_t i = 0; i < w->n_src; i++) {
         fx_weight_view *v = &out->v[i];
@@ -54,9 +56,7 @@ static fx_status find_sources(const fx_plan_weight *w, const fx_weight_source *s
             return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it",
                            FX_STR_ARG(w->src[i]));
         if (w->use == FX_USE_VECTOR) {
-            if (v->rows * v->cols != w->rows * w->cols)
-                return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld elements, found %lld",
-                               FX_STR_ARG(w->src[i]), (long long)(w->rows * w->cols), (long long)(v->rows * v->cols));
+            elements += v->rows * v->cols;
         } else if (v->cols != w->cols) {
             return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected rows of %lld, found %lld",
                            FX_STR_ARG(w->src[i]), (long long)w->cols, (long long)v->cols);
@@ -66,6 +66,9 @@ static fx_status find_sources(const fx_plan_weight *w, const fx_weight_source *s
                            FX_STR_ARG(w->src[i]), fx_dtype_name(v->dtype));
         out->rows += v->rows;
     }
+    if (w->use == FX_USE_VECTOR && elements != w->rows * w->cols)
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld elements, found %lld", FX_STR_ARG(w->name),
+                       (long long)(w->rows * w->cols), (long long)elements);
     if (w->use != FX_USE_VECTOR && out->rows != w->rows)
         return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld rows, found %lld", FX_STR_ARG(w->name),
                        (long long)w->rows, (long long)out->rows);
@@ -97,18 +100,21 @@ static void convert_row(const fx_weight_view *v, const void *src, fx_dtype to, v
 
 /* ---- Vectors and tables ---- */
 
+/* Vectors of all sources, one after another. */
 static fx_status bind_vector(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s,
                              fx_error *err)
 {
-    const fx_weight_view *v = &s->v[0];
     float *dst;
 
-    (void)w;
     b->dtype = FX_F32;
-    FX_TRY(own(p, b, (size_t)(v->rows * v->cols) * sizeof(float), err));
+    FX_TRY(own(p, b, (size_t)(w->rows * w->cols) * sizeof(float), err));
     dst = b->owned;
-    for (int64_t r = 0; r < v->rows; r++)
-        fx_dequantize_row(v->dtype, (const uint8_t *)v->data + (size_t)r * v->row_bytes, dst + r * v->cols, v->cols);
+    for (int32_t i = 0; i < w->n_src; i++) {
+        const fx_weight_view *v = &s->v[i];
+
+        for (int64_t r = 0; r < v->rows; r++, dst += v->cols)
+            fx_dequantize_row(v->dtype, (const uint8_t *)v->data + (size_t)r * v->row_bytes, dst, v->cols);
+    }
     return FORNAX_OK;
 }
 

@@ -128,15 +128,13 @@ static void old_linear_keys(fx_buf *b, int *n)
         model_key_f32(b, "llama", "rope.scale_linear", 4);
 }
 
-/* Values by transformers 5.24 (ROPE_INIT_FUNCTIONS) for head_dim 16, theta 10000, f32:
- * theta^(-i/8), i = 0..7; linear by 4; llama3 with factor 8, low 1, high 4, original 64. */
+/* For head_dim 16 and theta 10000: theta^(-i/8), i = 0..7; divided by 4; and llama3's with factor 8,
+ * low 1, high 4, original 64, by the published formula in NumPy. */
 static const float f_plain[8] = { 1.0f, 0.31622776f, 0.1f, 0.031622775f, 0.01f, 0.0031622776f, 0.001f, 0.00031622776f };
 static const float f_linear[8] = { 0.25f, 0.07905694f, 0.025f, 0.0079056937f, 0.0025f, 0.00079056941f, 0.00025f,
                                    0.000079056941f };
-/* wave 2pi/f: 6.28 < 16 kept; 19.87 between: t = (64/19.869 - 1) / 3 = 0.740370, (1-t)f/8 + t f;
- * 62.83: t = (64/62.832 - 1) / 3 = 0.0061966; the rest over 64: f/8 */
-static const float f_llama3[8] = { 1.0f, 0.24440449f, 0.013042206f, 0.0039528469f, 0.00125f, 0.00039528471f,
-                                   0.000125f, 0.00003952847f };
+static const float f_llama3[8] = { 1.0f, 0.244384602f, 0.0130422562f, 0.00395284686f, 0.00125f, 0.000395284704f,
+                                   0.000125f, 0.0000395284696f };
 
 static const struct { model_spec s; const float *want; } rotations[] = {
     { { LLAMA, .dtype = FX_F32 }, f_plain },
