@@ -63,8 +63,10 @@ fx_status fx_stream_init(fx_stream *s, const fx_mem *mem, fx_arena *arena, const
         fx_stream_done(s);
         return fx_nomem(err, "streamed text");
     }
-    if (tokenizer)
+    if (tokenizer) {
         fx_detok_init(&s->detok, tokenizer, true);
+        s->detok.first = false;           /* the text goes on after the prompt: a leading space stays */
+    }
     return FORNAX_OK;
 }
 

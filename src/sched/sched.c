@@ -132,14 +132,10 @@ void fx_sched_done(fx_sched *s)
     *s = (fx_sched){ 0 };
 }
 
-bool fx_sched_fits(const fx_sched *s, int64_t n_tokens)
-{
-    return FX_DIV_UP(n_tokens, s->page_tokens) <= (int64_t)fx_kv_count(s->kv).total;
-}
-
 void fx_sched_add(fx_sched *s, fx_seq *seq)
 {
     FX_ASSERT(seq->state == FX_SEQ_IDLE && seq->n_tokens >= 1 && seq->n_tokens <= seq->cap);
+    FX_ASSERT(FX_DIV_UP((int64_t)seq->cap, s->page_tokens) <= (int64_t)fx_kv_count(s->kv).total);
     wait_in_order(s, seq);
 }
 

@@ -92,8 +92,7 @@ typedef struct fx_sched {
 fx_status fx_sched_init(fx_sched *s, const fx_mem *mem, fx_kv *kv, const fx_sched_limits *limits, fx_error *err);
 void fx_sched_done(fx_sched *s);
 
-/* Whether a sequence that grows to n tokens could ever run. */
-bool fx_sched_fits(const fx_sched *s, int64_t n_tokens);
+/* The pool must have pages for seq->cap tokens. */
 void fx_sched_add(fx_sched *s, fx_seq *seq);
 /* Another choice of leader's prompt; before any plan sees the leader. */
 void fx_sched_follow(fx_sched *s, fx_seq *seq, fx_seq *leader);

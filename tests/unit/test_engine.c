@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "engine/engine_int.h"
+#include "engine/memory.h"
 
 static fornax_engine_options manual(int max_batch, int step_tokens, int chunk)
 {
@@ -157,6 +158,85 @@ TEST(preemption_happens_and_changes_nothing)
     CHECK_EQ_I64(s.pages_used, 0);
     CHECK_EQ_I64(s.requests_done, 8);
     rig_close(&r);
+}
+
+/* Random requests (choices, priorities, cancels, shared beginnings) on pools that are too
+ * small: whoever ends well has the tokens of running alone. */
+#define LOAD 60
+static int32_t load_ids[LOAD][64];
+
+static fornax_request_options load_request(int i)
+{
+    uint64_t h = toy_mix(77, (uint64_t)i);
+    int n = 1 + (int)(h % 60), shared = (int)((h >> 8) % 40);
+    fornax_request_options o;
+
+    make_prompt(load_ids[i], n, (uint32_t)(100 + i));
+    make_prompt(load_ids[i], FX_MIN(shared, n), (uint32_t)(h >> 16) % 3);
+    o = asks(load_ids[i], (size_t)n, 1 + (int64_t)((h >> 20) % 30));
+    o.n = 1 + (int)((h >> 26) % 4);
+    o.priority = (int)((h >> 30) % 3);
+    o.temperature = (h >> 33) % 2 ? 1.0f : 0.0f;
+    o.cache_salt = (h >> 34) % 4 ? NULL : "other";
+    o.presence_penalty = (h >> 37) % 2 ? 0.5f : 0;
+    return o;
+}
+
+static void random_load(int page_tokens, int pages, fornax_engine_options e, uint32_t seed)
+{
+    static gotten g[LOAD], want;
+    fx_request *q[LOAD] = { 0 };
+    int sent = 0;
+    rig r, solo;
+
+    if (!rig_open(&r, page_tokens, pages, e, 96) || !rig_open(&solo, 8, 100, manual(8, 64, 0), 96))
+        return;
+    memset(g, 0, sizeof g);
+    for (uint32_t step = 0; sent < LOAD || rig_steps(&r, 1); step++) {
+        uint32_t dice = (uint32_t)toy_mix(seed, step);
+
+        if (sent < LOAD && dice % 3) {
+            fornax_request_options o = load_request(sent);
+
+            CHECK(fx_request_submit(&q[sent++], r.engine, &o, NULL) == FORNAX_OK);
+        }
+        rig_steps(&r, (int)(dice >> 4) % 3);
+        if (sent > 0 && (dice >> 8) % 8 == 0)
+            fx_request_cancel(q[(dice >> 12) % (uint32_t)sent]);
+        if ((dice >> 20) % 40 == 0)
+            fx_engine_drop_cache(r.engine);
+        check_all(&r);
+    }
+    for (int i = 0; i < LOAD; i++) {
+        fornax_request_options o = load_request(i);
+
+        take_events(q[i], &g[i], 0);
+        fx_request_close(q[i]);
+        CHECK(g[i].done && (g[i].status == FORNAX_OK || g[i].status == FORNAX_ECANCEL));
+        if (g[i].status != FORNAX_OK)
+            continue;
+        run_alone(&solo, &o, &want);
+        for (int c = 0; c < o.n; c++)
+            if (!same_output(&want.at[c], &g[i].at[c]))
+                FXTEST_FAIL("request %d choice %d of seed %u differs", i, c, seed);
+    }
+    CHECK_EQ_I64(stats_of(&r).pages_used, 0);
+    rig_close(&solo);
+    rig_close(&r);
+}
+
+TEST(random_load_on_small_pools)
+{
+    fornax_engine_options o = manual(6, 24, 9);
+
+    for (uint32_t seed = 1; seed <= 6; seed++) {
+        random_load(8, 12, manual(8, 64, 0), seed);       /* exactly one longest sequence */
+        random_load(8, 20, manual(5, 40, 0), seed);
+        random_load(4, 60, manual(16, 20, 3), seed);
+        o.no_prefix_cache = (int)seed % 2;
+        random_load(1, 150, o, seed);
+        random_load(32, 6, manual(4, 16, 0), seed);
+    }
 }
 
 /* ---- Prefixes ------------------------------------------------------------------------------- */
@@ -1089,6 +1169,45 @@ TEST(events_without_memory)
     fx_request_close(q);
     rig_close(&r);
     free(g);
+}
+
+static void put_file(const char *root, const char *path, const char *text)
+{
+    char full[512];
+    FILE *f;
+
+    snprintf(full, sizeof full, "mkdir -p $(dirname %s/%s)", root, path);
+    CHECK(system(full) == 0);
+    snprintf(full, sizeof full, "%s/%s", root, path);
+    f = fopen(full, "w");
+    REQUIRE(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+TEST(memory_of_cgroups)
+{
+    char root[] = "/tmp/fxtest_memory_XXXXXX", command[64];
+    uint64_t whole;
+
+    REQUIRE(mkdtemp(root));
+    whole = fx_memory_bytes(&fx_mem_libc, root);           /* no cgroups at all */
+    CHECK(whole > 1 << 20);
+    put_file(root, "proc/self/cgroup", "0::/a/b\n");
+    put_file(root, "sys/fs/cgroup/a/b/memory.max", "max\n");
+    CHECK(fx_memory_bytes(&fx_mem_libc, root) == whole);
+    put_file(root, "sys/fs/cgroup/a/memory.max", "1000000\n");
+    CHECK(fx_memory_bytes(&fx_mem_libc, root) == 1000000);
+    put_file(root, "sys/fs/cgroup/a/b/memory.max", "300000\n");
+    CHECK(fx_memory_bytes(&fx_mem_libc, root) == 300000);
+    put_file(root, "proc/self/cgroup", "5:cpu:/x\n4:memory:/d/e\n0::/\n");
+    CHECK(fx_memory_bytes(&fx_mem_libc, root) == whole);
+    put_file(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "777777");
+    CHECK(fx_memory_bytes(&fx_mem_libc, root) == 777777);
+    put_file(root, "sys/fs/cgroup/memory/d/e/memory.limit_in_bytes", "9223372036854771712");
+    CHECK(fx_memory_bytes(&fx_mem_libc, root) == 777777);
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    CHECK(system(command) == 0);
 }
 
 TEST(other_state_is_refused)

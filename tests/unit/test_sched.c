@@ -1,0 +1,198 @@
+/* test_sched.c - the scheduler alone: budgets, order of preemption, who waits for whom,
+ * and its invariants under random use. */
+#include "fxtest.h"
+#include "sched/sched.h"
+
+#define PT 4
+#define CAP 64
+
+static fx_state_layer layer = { .kind = FX_STATE_FULL };
+static const fx_state_table table = { .n_layers = 1, .layers = &layer, .page_tokens = PT, .page_bytes = 64 };
+
+typedef struct bench {
+    fx_kv *kv;
+    fx_sched sched;
+    fx_kv_scope *scope;
+    uint64_t arrivals;
+} bench;
+
+typedef struct test_seq {
+    fx_seq seq;
+    int32_t tokens[CAP];
+    fx_page pages[CAP / PT];
+    fx_hash128 keys[CAP / PT];
+} test_seq;
+
+static void open_bench(bench *b, uint32_t pages, int32_t batch, int32_t rows, int32_t chunk)
+{
+    fx_sched_limits limits = { batch, rows, chunk, true };
+    fx_error err = { 0 };
+
+    memset(b, 0, sizeof *b);
+    CHECK_OK(fx_kv_open(&b->kv, &fx_mem_libc, &table, pages, FX_STR("m"), &err), err);
+    CHECK_OK(fx_sched_init(&b->sched, &fx_mem_libc, b->kv, &limits, &err), err);
+    b->scope = fx_kv_scope_join(b->kv, fx_kv_scope_new(&fx_mem_libc, FX_STR(""), FX_STR("")));
+}
+
+static void close_bench(bench *b)
+{
+    fx_sched_check(&b->sched);
+    CHECK_EQ_I64(fx_kv_count(b->kv).used, 0);
+    fx_sched_done(&b->sched);
+    fx_kv_scope_leave(b->kv, b->scope);
+    fx_kv_close(b->kv);
+}
+
+static void set(bench *b, test_seq *t, int32_t n, int32_t first_token, int32_t priority)
+{
+    memset(t, 0, sizeof *t);
+    for (int32_t i = 0; i < n; i++)
+        t->tokens[i] = first_token + i;
+    t->seq = (fx_seq){ .tokens = t->tokens, .pages = t->pages, .keys = t->keys, .cap = CAP, .n_prompt = n,
+                       .n_tokens = n, .priority = priority, .arrival = b->arrivals++, .wants_logits = true,
+                       .scope = b->scope, .owner = t };
+}
+
+static void add(bench *b, test_seq *t, int32_t n, int32_t first_token, int32_t priority)
+{
+    set(b, t, n, first_token, priority);
+    fx_sched_add(&b->sched, &t->seq);
+}
+
+/* One step; sequences that want a token get one, those at their end leave. Rows computed. */
+static int step(bench *b)
+{
+    const fx_step *s = fx_sched_plan(&b->sched);
+    int rows = s ? s->n_rows : 0;
+
+    fx_sched_check(&b->sched);
+    if (!s)
+        return 0;
+    CHECK(rows <= b->sched.limits.step_tokens);
+    fx_sched_commit(&b->sched);
+    for (int32_t i = 0; i < b->sched.n_items; i++) {
+        fx_seq *seq = b->sched.items[i].seq;
+
+        CHECK(b->sched.items[i].n_rows <= b->sched.limits.prefill_chunk);
+        if (b->sched.items[i].logit < 0)
+            continue;
+        if (seq->n_tokens < seq->cap)
+            fx_sched_push(&b->sched, seq, 1000 + seq->n_tokens);
+        else
+            fx_sched_remove(&b->sched, seq);
+    }
+    fx_sched_check(&b->sched);
+    return rows;
+}
+
+TEST(budget_goes_to_decoding_first)
+{
+    static test_seq t[4];
+    bench b;
+
+    open_bench(&b, 64, 4, 10, 10);
+    add(&b, &t[0], 3, 100, 0);
+    add(&b, &t[1], 5, 200, 0);
+    CHECK_EQ_I64(step(&b), 8);                    /* both prompts fit */
+    add(&b, &t[2], 40, 300, 0);
+    add(&b, &t[3], 40, 400, 0);
+    CHECK_EQ_I64(step(&b), 10);                   /* 2 decode rows; 6 of the first prompt, 2 of the second */
+    CHECK_EQ_I64(t[2].seq.n_computed, 6);
+    CHECK_EQ_I64(t[3].seq.n_computed, 2);
+    CHECK_EQ_I64(t[0].seq.n_tokens, 5);
+    for (int i = 0; i < 4; i++)
+        fx_sched_remove(&b.sched, &t[i].seq);
+    close_bench(&b);
+}
+
+TEST(the_last_in_order_is_preempted)
+{
+    static test_seq t[3];
+    bench b;
+
+    open_bench(&b, 16, 3, 64, 64);                /* pages for 64 tokens */
+    add(&b, &t[0], 16, 100, 0);
+    add(&b, &t[1], 16, 200, 1);
+    add(&b, &t[2], 16, 300, 0);
+    for (int i = 0; i < 14; i++)
+        step(&b);
+    CHECK(t[2].seq.state == FX_SEQ_WAITING && t[2].seq.n_pages == 0);
+    CHECK(t[0].seq.state == FX_SEQ_RUNNING && t[1].seq.state == FX_SEQ_RUNNING);
+    while (t[1].seq.state != FX_SEQ_IDLE)         /* the highest is never stopped */
+        step(&b);
+    CHECK_EQ_I64(t[1].seq.n_tokens, CAP);
+    for (int i = 0; i < 500 && b.sched.n_running + b.sched.n_waiting > 0; i++)
+        step(&b);
+    CHECK(t[0].seq.n_tokens == CAP && t[2].seq.n_tokens == CAP);
+    CHECK(b.sched.preemptions > 0);
+    close_bench(&b);
+}
+
+/* A page that is being computed is waited for, also when it is the prompt's last. */
+TEST(no_page_is_computed_twice)
+{
+    static test_seq t[3];
+    int rows = 0;
+    bench b;
+
+    open_bench(&b, 64, 3, 8, 8);
+    add(&b, &t[0], 16, 100, 0);
+    add(&b, &t[1], 20, 100, 0);
+    add(&b, &t[2], 17, 100, 0);
+    for (int i = 0; i < 3; i++)
+        rows += step(&b);
+    CHECK_EQ_I64(rows, 16 + 4 + 1 + (t[0].seq.n_tokens - 17));
+    CHECK_EQ_I64(t[0].seq.n_cached, 0);
+    CHECK_EQ_I64(t[1].seq.n_cached, 16);
+    CHECK_EQ_I64(t[2].seq.n_cached, 16);
+    for (int i = 0; i < 3; i++)
+        CHECK(t[i].pages[3] == t[0].pages[3]);
+    for (int i = 0; i < 3; i++)
+        fx_sched_remove(&b.sched, &t[i].seq);
+    close_bench(&b);
+}
+
+static uint64_t state = 99;
+static uint32_t rnd(uint32_t n)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33) % n;
+}
+
+TEST(random_use)
+{
+    static test_seq t[24];
+
+    for (int round = 0; round < 20; round++) {
+        bench b;
+
+        open_bench(&b, 16 + rnd(40), 1 + (int32_t)rnd(8), 8 + (int32_t)rnd(20), 1 + (int32_t)rnd(20));
+        memset(t, 0, sizeof t);
+        for (int op = 0; op < 600; op++) {
+            test_seq *s = &t[rnd(24)];
+
+            if (s->seq.state == FX_SEQ_IDLE && rnd(2)) {
+                add(&b, s, 1 + (int32_t)rnd(50), (int32_t)rnd(3), (int32_t)rnd(3));
+                for (int k = (int)rnd((uint32_t)FX_MIN(b.sched.limits.max_batch, 3)); k > 0; k--) {
+                    test_seq *f = &t[rnd(24)];
+
+                    if (f->seq.state != FX_SEQ_IDLE)
+                        continue;
+                    set(&b, f, s->seq.n_prompt, s->tokens[0], s->seq.priority);
+                    fx_sched_follow(&b.sched, &f->seq, &s->seq);
+                }
+            } else if (rnd(12) == 0) {
+                fx_sched_remove(&b.sched, &s->seq);
+            } else if (s->seq.state == FX_SEQ_RUNNING && rnd(12) == 0) {
+                fx_sched_preempt(&b.sched, &s->seq);
+            } else if (b.sched.n_running + b.sched.n_waiting > 0) {
+                CHECK(step(&b) > 0);
+            }
+        }
+        for (int i = 0; i < 24; i++)
+            fx_sched_remove(&b.sched, &t[i].seq);
+        close_bench(&b);
+    }
+}
+
+FXTEST_MAIN()
