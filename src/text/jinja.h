@@ -253,6 +253,7 @@ typedef enum jj_kind {
     JJN_WITH,       /* a targets, b values, d body */
     JJN_BLOCK,      /* d body; flag: scoped */
     JJN_GENERATION, /* d body */
+    JJN_AUTOESCAPE, /* a: must be false, d body */
     JJN_BREAK, JJN_CONTINUE,
     JJN_REFUSED     /* str: a statement that needs other templates; fails when reached */
 } jj_kind;
@@ -359,7 +360,7 @@ struct jj_run {
 
 #define JJ_MAX_DEPTH 1200   /* nested evaluation; about 0.5 KiB of C stack each */
 #define JJ_MAX_RANGE 100000 /* items of a range, as Jinja's sandbox has it */
-#define JJ_MAX_BYTES ((size_t)256 << 20)     /* memory of one rendering */
+#define JJ_MAX_BYTES ((size_t)512 << 20)     /* memory of one rendering */
 
 #define JJ_TRY(x)         \
     do {                  \

@@ -207,6 +207,8 @@ static int loop_next(jj_run *r, jj_loop *l, jj_val *out)
 {
     int got = 1;
 
+    if (!fx_jj_work(r, 1))
+        return -1;
     if (fx_jj_given(l->after)) {
         *out = l->after;
         l->after = (jj_val){ 0 };
@@ -574,6 +576,14 @@ static jj_flow exec_node(jj_run *r, const jj_node *n)
     case JJN_CALLBLOCK: return exec_call_block(r, n) ? JJ_NORMAL : JJ_FAILED;
     case JJN_FILTERBLOCK: return exec_filter_block(r, n);
     case JJN_WITH: return exec_with(r, n);
+    case JJN_AUTOESCAPE:
+        if (!fx_jj_eval(r, n->a, &v))
+            return JJ_FAILED;
+        if (fx_jj_truth(v)) {
+            fx_jj_fail(r, "autoescape is not supported");
+            return JJ_FAILED;
+        }
+        return exec_scoped(r, n->d, r->scope);
     case JJN_GENERATION: return exec_scoped(r, n->d, r->scope);
     case JJN_BLOCK: return exec_scoped(r, n->d, n->flag ? r->scope : r->root);
     case JJN_BREAK: return JJ_BREAKING;

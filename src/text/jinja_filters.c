@@ -140,6 +140,8 @@ FILTER(f_indent)
     jj_buf b;
 
     UNUSED1;
+    if (self.type != JJ_STR && self.type != JJ_UNDEF)
+        return fx_jj_fail(r, "unsupported operand type(s) for +=: '%s' and 'str'", fx_jj_type_name(self));
     JJ_TRY(nl && need_str(r, self, "indent", &s));
     if (fx_jj_given(a[0]) && a[0].type == JJ_STR) {
         by = a[0].u.s;

@@ -339,14 +339,8 @@ static bool split_blanks(jj_run *r, jj_str *s, int64_t max, jj_list *l)
             i = j;
         if (i >= s->n)
             return true;
-        if (max-- == 0) {
-            size_t end = s->n;
-            jj_str *tail = fx_jj_str_strip(r, s, NULL, 2);
-
-            JJ_TRY(tail);
-            end = FX_MAX(tail->n, i);
-            return push_sub(r, l, s, i, end);
-        }
+        if (max-- == 0)
+            return push_sub(r, l, s, i, s->n);
         for (from = i, j = i; j < s->n && !fx_jj_is_space(fx_utf8_next(v, &j));)
             i = j;
         JJ_TRY(push_sub(r, l, s, from, i));
@@ -390,9 +384,7 @@ static bool rsplit_blanks(jj_run *r, jj_str *s, int64_t max, jj_list *l)
         if (!end)
             break;
         if (max-- == 0) {
-            jj_str *head = fx_jj_str_strip(r, s, NULL, 1);
-
-            JJ_TRY(head && push_sub(r, l, s, FX_MIN(s->n - head->n, end), end));
+            JJ_TRY(push_sub(r, l, s, 0, end));
             break;
         }
         for (from = end; from && !space_before(s, from);)

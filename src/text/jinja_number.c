@@ -166,7 +166,7 @@ static bool int_arith(jj_run *r, jj_op op, int64_t a, int64_t b, jj_val *out)
     if (b == 0 && op == JJO_DIV)
         return fx_jj_fail(r, "division by zero");
     if (b == 0 && (op == JJO_FLOORDIV || op == JJO_MOD))
-        return fx_jj_fail(r, "integer division or modulo by zero");
+        return fx_jj_fail(r, op == JJO_MOD ? "integer modulo by zero" : "integer division or modulo by zero");
     switch (op) {
     case JJO_ADD: ok = add(a, b, &x); break;
     case JJO_SUB: ok = sub(a, b, &x); break;

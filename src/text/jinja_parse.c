@@ -29,6 +29,7 @@ typedef struct parser {
     int any_loop;           /* loops around here at all: 'loop' may not be assigned */
     bool soft;              /* under an if: unknown filters are a run-time matter */
     const jj_node *unknown; /* a filter or test not found, to be complained of */
+    const char *const *ends;        /* the words that end the body being parsed */
 } parser;
 
 static const jj_tok *cur(const parser *p)
@@ -564,7 +565,8 @@ static jj_callargs *parse_call_args(parser *p)
     for (jj_node *a = args->kw; a; a = a->next)
         for (jj_node *b = a->next; b; b = b->next)
             if (fx_str_eq(fx_jj_view(a->str), fx_jj_view(b->str)))
-                return fail_at(p, b->at, "keyword argument repeated: %.60s", b->str->p);
+                return fail_at(p, b->at, "keyword argument repeated: %.*s",
+                               (int)FX_MIN(b->str->n, 100), b->str->p);
     return args;
 }
 
@@ -1305,6 +1307,15 @@ static jj_node *parse_generation(parser *p)
     return n;
 }
 
+static jj_node *parse_autoescape(parser *p)
+{
+    jj_node *n = node(p, JJN_AUTOESCAPE, next(p)->at);
+
+    if (!n || !(n->a = parse_expression(p)) || !parse_block_body(p, "endautoescape", &n->d))
+        return NULL;
+    return n;
+}
+
 static jj_node *parse_print(parser *p)
 {
     jj_node *n = node(p, JJN_PRINT, next(p)->at);
@@ -1352,18 +1363,18 @@ static jj_node *parse_statement(parser *p)
         { "call", parse_call_block }, { "filter", parse_filter_block }, { "with", parse_with },
         { "block", parse_block }, { "generation", parse_generation }, { "print", parse_print },
         { "break", parse_break }, { "continue", parse_break }, { "include", parse_refused },
-        { "import", parse_refused }, { "from", parse_refused }, { "extends", parse_refused },
+        { "import", parse_refused }, { "from", parse_refused }, { "extends", parse_refused }, { "autoescape", parse_autoescape },
     };
     const jj_tok *t = cur(p);
+    char ends[80];
 
     if (t->type != JJT_NAME)
         return unexpected(p, "a tag name");
     for (size_t i = 0; i < FX_COUNT(rows); i++)
         if (fx_str_is(t->text, rows[i].word))
             return rows[i].parse(p);
-    if (fx_str_is(t->text, "autoescape"))
-        return fail_at(p, t->at, "autoescape blocks are not supported");
-    return fail_at(p, t->at, "unknown tag '%.*s'", (int)FX_MIN(t->text.n, 100), t->text.p);
+    return fail_at(p, t->at, "unknown tag '%.*s'%s%s", (int)FX_MIN(t->text.n, 100), t->text.p,
+                   p->ends ? "; this block ends with " : "", p->ends ? join_words(p->ends, ends, sizeof ends) : "");
 }
 
 static jj_node *parse_output(parser *p)
@@ -1387,10 +1398,12 @@ static jj_node *parse_text(parser *p)
  * current) or the end of the template. */
 static bool subparse(parser *p, words ends, jj_node **out)
 {
+    words outer = p->ends;
     chain body = { 0 };
 
     if (!deeper(p))
         return false;
+    p->ends = ends;
     while (!is(p, JJT_EOF)) {
         jj_node *n;
 
@@ -1410,6 +1423,7 @@ static bool subparse(parser *p, words ends, jj_node **out)
         if (!chain_add(&body, n) || !check_known(p))
             return false;
     }
+    p->ends = outer;
     p->depth--;
     *out = body.first;
     return true;

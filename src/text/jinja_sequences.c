@@ -407,69 +407,30 @@ static int draw(jj_run *r, jj_iter *it, jj_val *out)
     return fx_jj_work(r, 1) ? fx_jj_next(r, it->from, out) : -1;
 }
 
-/* map, select, reject and their attr forms. */
+/* map, select, reject and their attr forms.  What the arguments mean is worked
+ * out at the first draw: a generator nobody draws from never fails. */
 typedef struct picker {
+    jj_args args;           /* as given; what the filter or test gets once ready */
+    bool by_attr, want;     /* selectattr, rejectattr; select, selectattr */
+    bool ready;
     path p;
-    jj_args args;           /* what the filter or test gets */
-    jj_str *name;           /* of it; NULL: none */
-    bool want;              /* select: true */
-    const jj_def *def;
+    const jj_def *def;      /* NULL: none, the item itself counts */
 } picker;
 
-static bool picker_def(jj_run *r, picker *k, bool is_test)
-{
-    if (!k->name || k->def)
-        return true;
-    k->def = is_test ? fx_jj_test(fx_jj_view(k->name)) : fx_jj_filter(fx_jj_view(k->name));
-    return k->def || fx_jj_fail(r, "no %s named '%.*s'", is_test ? "test" : "filter", (int)FX_MIN(k->name->n, 100),
-                                k->name->p);
-}
-
-static int next_mapped(jj_run *r, jj_iter *it, jj_val *out)
-{
-    picker *k = it->user;
-    jj_val v;
-    int got;
-
-    if (!it->from && !fx_jj_truth(it->src))
-        return 0;
-    got = draw(r, it, &v);
-    if (got != 1)
-        return got;
-    if (!picker_def(r, k, false) || !follow(r, &k->p, v, out))
-        return -1;
-    return !k->def || fx_jj_call_def(r, k->def, *out, &k->args, out) ? 1 : -1;
-}
-
-static int next_selected(jj_run *r, jj_iter *it, jj_val *out)
-{
-    picker *k = it->user;
-    int got;
-
-    if (!it->from && !fx_jj_truth(it->src))
-        return 0;
-    while ((got = draw(r, it, out)) == 1) {
-        jj_val v;
-
-        if (!picker_def(r, k, true) || !follow(r, &k->p, *out, &v) ||
-            (k->def && !fx_jj_call_def(r, k->def, v, &k->args, &v)))
-            return -1;
-        if (fx_jj_truth(v) == k->want)
-            return 1;
-    }
-    return got;
-}
-
 /* The name at position 'at' of the arguments, and what follows it. */
-static bool picker_args(jj_run *r, picker *k, const jj_args *all, size_t at, const char *what)
+static bool take_name(jj_run *r, picker *k, size_t at, bool is_test)
 {
-    k->args = *all;
-    if (at < all->n) {
-        JJ_TRY(fx_jj_arg_str(r, all->pos[at], what, &k->name));
+    jj_str *name;
+
+    if (at < k->args.n) {
+        JJ_TRY(fx_jj_arg_str(r, k->args.pos[at], is_test ? "select" : "map", &name));
+        k->def = is_test ? fx_jj_test(fx_jj_view(name)) : fx_jj_filter(fx_jj_view(name));
+        if (!k->def)
+            return fx_jj_fail(r, "no %s named '%.*s'", is_test ? "test" : "filter", (int)FX_MIN(name->n, 100), name->p);
         at++;
     }
-    k->args.pos = all->pos + FX_MIN(at, all->n);
-    k->args.n = all->n - FX_MIN(at, all->n);
+    k->args.pos += FX_MIN(at, k->args.n);
+    k->args.n -= FX_MIN(at, k->args.n);
     return true;
 }
 
@@ -481,26 +442,85 @@ static jj_val keyword(const jj_args *all, const char *name)
     return (jj_val){ 0 };
 }
 
+static bool map_ready(jj_run *r, picker *k)
+{
+    jj_val attribute = keyword(&k->args, "attribute");
+
+    if (k->ready)
+        return true;
+    k->ready = true;
+    if (k->args.n || !fx_jj_given(attribute)) {
+        if (!k->args.n)
+            return fx_jj_fail(r, "map requires a filter argument");
+        return new_path(r, fx_jj_none(), false, &k->p) && take_name(r, k, 0, false);
+    }
+    for (size_t i = 0; i < k->args.n_kw; i++) {
+        fx_str name = fx_jj_view(k->args.kw[i].name);
+
+        if (!fx_str_is(name, "attribute") && !fx_str_is(name, "default"))
+            return fx_jj_fail(r, "Unexpected keyword argument '%.*s'", (int)FX_MIN(name.n, 100), name.p);
+    }
+    JJ_TRY(new_path(r, attribute, false, &k->p));
+    k->p.otherwise = keyword(&k->args, "default");
+    return true;
+}
+
+static bool select_ready(jj_run *r, picker *k)
+{
+    if (k->ready)
+        return true;
+    k->ready = true;
+    if (k->by_attr && !k->args.n)
+        return fx_jj_fail(r, "Missing parameter for attribute name");
+    return new_path(r, k->by_attr ? k->args.pos[0] : fx_jj_none(), false, &k->p) &&
+           take_name(r, k, k->by_attr ? 1 : 0, true);
+}
+
+static int next_mapped(jj_run *r, jj_iter *it, jj_val *out)
+{
+    picker *k = it->user;
+    jj_val v;
+    int got;
+
+    if (!it->from && !fx_jj_truth(it->src))
+        return 0;
+    if (!map_ready(r, k))
+        return -1;
+    got = draw(r, it, &v);
+    if (got != 1)
+        return got;
+    if (!follow(r, &k->p, v, out))
+        return -1;
+    return !k->def || fx_jj_call_def(r, k->def, *out, &k->args, out) ? 1 : -1;
+}
+
+static int next_selected(jj_run *r, jj_iter *it, jj_val *out)
+{
+    picker *k = it->user;
+    int got;
+
+    if (!it->from && !fx_jj_truth(it->src))
+        return 0;
+    if (!select_ready(r, k))
+        return -1;
+    while ((got = draw(r, it, out)) == 1) {
+        jj_val v;
+
+        if (!follow(r, &k->p, *out, &v) || (k->def && !fx_jj_call_def(r, k->def, v, &k->args, &v)))
+            return -1;
+        if (fx_jj_truth(v) == k->want)
+            return 1;
+    }
+    return got;
+}
+
 FILTER(f_map)
 {
     picker *k = fx_jj_alloc(r, sizeof *k);
-    jj_val attribute = keyword(all, "attribute");
 
     (void)a;
     JJ_TRY(k);
-    if (!all->n && fx_jj_given(attribute)) {
-        for (size_t i = 0; i < all->n_kw; i++)
-            if (!fx_str_is(fx_jj_view(all->kw[i].name), "attribute") &&
-                !fx_str_is(fx_jj_view(all->kw[i].name), "default"))
-                return fx_jj_fail(r, "Unexpected keyword argument '%.*s'", (int)FX_MIN(all->kw[i].name->n, 100),
-                                  all->kw[i].name->p);
-        JJ_TRY(new_path(r, attribute, false, &k->p));
-        k->p.otherwise = keyword(all, "default");
-    } else {
-        if (!all->n)
-            return fx_jj_fail(r, "map requires a filter argument");
-        JJ_TRY(new_path(r, fx_jj_none(), false, &k->p) && picker_args(r, k, all, 0, "map"));
-    }
+    k->args = *all;
     return give_generator(r, next_mapped, self, k, out);
 }
 
@@ -509,11 +529,7 @@ static bool select_from(jj_run *r, jj_val self, const jj_args *all, bool want, b
     picker *k = fx_jj_alloc(r, sizeof *k);
 
     JJ_TRY(k);
-    k->want = want;
-    if (by_attr && !all->n)
-        return fx_jj_fail(r, "Missing parameter for attribute name");
-    JJ_TRY(new_path(r, by_attr ? all->pos[0] : fx_jj_none(), false, &k->p));
-    JJ_TRY(picker_args(r, k, all, by_attr ? 1 : 0, "select"));
+    *k = (picker){ .args = *all, .want = want, .by_attr = by_attr };
     return give_generator(r, next_selected, self, k, out);
 }
 
@@ -632,23 +648,32 @@ FILTER(f_slice)
     return give_generator(r, next_part, self, b, out);
 }
 
+static int next_pair(jj_run *r, jj_iter *it, jj_val *out)
+{
+    jj_view *v;
+
+    if (!it->from) {
+        if (it->src.type == JJ_UNDEF)
+            return 0;
+        if (it->src.type != JJ_DICT) {
+            fx_jj_fail(r, "Can only get item pairs from a mapping.");
+            return -1;
+        }
+        v = fx_jj_alloc(r, sizeof *v);
+        if (!v)
+            return -1;
+        *v = (jj_view){ it->src, JJ_ITEMS };
+        it->src = (jj_val){ .type = JJ_VIEW, .u.view = v };
+    }
+    return draw(r, it, out);
+}
+
 FILTER(f_items)
 {
-    jj_view *v = fx_jj_alloc(r, sizeof *v);
-    jj_iter *it;
-
     UNUSED2;
-    JJ_TRY(v);
-    if (self.type == JJ_UNDEF) {
-        JJ_TRY(fx_jj_iter(r, self, &it));
-    } else {
-        if (self.type != JJ_DICT)
-            return fx_jj_fail(r, "Can only get item pairs from a mapping.");
-        *v = (jj_view){ self, JJ_ITEMS };
-        JJ_TRY(fx_jj_iter(r, (jj_val){ .type = JJ_VIEW, .u.view = v }, &it));
-    }
-    it->what = "generator";
-    *out = (jj_val){ .type = JJ_ITER, .u.iter = it };
+    *out = fx_jj_generator(r, next_pair, NULL, NULL);
+    JJ_TRY(fx_jj_given(*out));
+    out->u.iter->src = self;
     return true;
 }
 

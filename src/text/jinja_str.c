@@ -266,7 +266,7 @@ jj_str *fx_jj_buf_take(jj_run *r, jj_buf *b)
         return NULL;
     *kept = *b;
     fx_jj_buf_init(b, r);       /* two owners of one tail would write over each other */
-    return buf_tail(r, kept, 0, b->first, 0);
+    return buf_tail(r, kept, 0, kept->first, 0);
 }
 
 static bool can_append(const jj_str *s)

@@ -176,7 +176,7 @@ fx_status fx_template_render(const fx_template *t, const fx_render_options *opt,
 {
     jj_run r = {
         .t = t, .mem = t->mem, .err = err, .vars = opt->vars, .trusted = opt->trusted, .now = opt->now,
-        .max_bytes = JJ_MAX_BYTES,
+        .max_bytes = opt->max_memory ? opt->max_memory : JJ_MAX_BYTES,
         .max_output = opt->max_output ? opt->max_output : (size_t)64 << 20,
         .max_steps = opt->max_steps ? opt->max_steps : 50000000,
     };

@@ -12,7 +12,7 @@
  *     fx_template_render(t, vars_json, &opt, &result, err);
  *
  * A parsed template is immutable: any thread may render it.  Rendering is bounded:
- * steps, output bytes, recursion; over them is FORNAX_EFORMAT. */
+ * steps, output bytes, memory, recursion; over them is FORNAX_EFORMAT. */
 #ifndef FX_TEMPLATE_H
 #define FX_TEMPLATE_H
 
@@ -39,6 +39,7 @@ typedef struct fx_render_options {
     int64_t now;               /* unix seconds for strftime_now (UTC) */
     size_t max_output;         /* bytes; 0: 64 MiB */
     uint64_t max_steps;        /* 0: 50 million */
+    size_t max_memory;         /* bytes for values while rendering; 0: 512 MiB */
 } fx_render_options;
 
 /* raise_exception(msg) and undefined access are FORNAX_EFORMAT with the template's line and column. */
