@@ -348,7 +348,11 @@ static void rope_scene_new(rope_scene *s, const rope_case *c)
         fx_page *pages = kt_alloc((size_t)n_pages * sizeof *pages);
 
         pages[rope_pos[i] / c->page_tokens] = (fx_page)(ROPE_ROWS - 1 - i);
-        s->seqs[i] = (fx_step_seq){ (int32_t)i, 1, rope_pos[i], pages, -1 };
+        if (c->kv_heads == 0) {              /* no state, no pages */
+            free(pages);
+            pages = NULL;
+        }
+        s->seqs[i] = (fx_step_seq){ .row0 = (int32_t)i, .n_rows = 1, .pos0 = rope_pos[i], .pages = pages, .adapter = -1 };
         s->seq[i] = (int32_t)i;
     }
     s->q = kt_floats(ROPE_ROWS * c->heads * c->head_dim, 1);

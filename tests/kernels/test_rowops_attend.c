@@ -239,7 +239,7 @@ static void run_chunk(const scene *s, const fx_kernel *k, int i, int r0, int n, 
 
 static void check_chunks(const scene *s, const fx_kernel *k, const float *y, int64_t ld)
 {
-    static const int sizes[] = { 1, 7, 64, 12, 33 };
+    static const int sizes[] = { 1, 7, 64 };
     int64_t columns = s->sh.heads * s->sh.v_dim;
     float *part = kt_alloc((size_t)(64 * columns) * sizeof(float));
     int n_sizes = k->level == FX_CPU_SCALAR ? 1 : (int)FX_COUNT(sizes);

@@ -97,7 +97,8 @@ static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
             rotate_head(a, h, cs, sn);
             memcpy(a->q_out.p + r * a->q_out.ld + (int64_t)j * a->head_dim, h, (size_t)a->head_dim * sizeof(float));
         }
-        store_row(a, r, h, cs, sn);
+        if (a->kv_heads > 0)
+            store_row(a, r, h, cs, sn);
     }
 }
 
