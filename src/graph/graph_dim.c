@@ -23,7 +23,7 @@ struct fx_poly {
     term terms[];
 };
 
-#define MAX_TERMS 256
+#define MAX_TERMS 32             /* of a sum, and factors of a product: sizes of tensors have few */
 
 static bool add64(int64_t a, int64_t b, int64_t *out)
 {
@@ -224,6 +224,8 @@ static fx_status mul_terms(fx_arena *a, const term *x, const term *y, fx_dim *ou
 
     if (!list)
         return FORNAX_ENOMEM;
+    if (n > MAX_TERMS)
+        return FORNAX_EFORMAT;
     if (!mul64(x->coef, y->coef, &coef))
         return FORNAX_EFORMAT;
     for (int k = 0; k < n; k++) {

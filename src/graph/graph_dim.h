@@ -9,7 +9,7 @@
  *     FX_TRY(fx_dim_add(arena, x, fx_dim_of(1), &y));
  *
  * The makers return FORNAX_ENOMEM when memory ran out, FORNAX_EFORMAT when a coefficient leaves
- * 64 bits or a divisor is 0 (without a sentence: callers know what they were making). */
+ * 64 bits, an expression grows past 32 terms, or a divisor is 0 (without a sentence: callers know what they were making). */
 #ifndef FX_GRAPH_DIM_H
 #define FX_GRAPH_DIM_H
 
