@@ -32,7 +32,7 @@ def read_edges(src):
     """file -> [(line, included name)], all relative to src."""
     edges = {}
     for path in sorted(src.rglob("*")):
-        if path.suffix in (".c", ".h", ".def", ".inc"):
+        if path.suffix in (".c", ".h", ".def", ".def"):
             text = path.read_text(errors="replace")
             edges[path.relative_to(src).as_posix()] = [
                 (text.count("\n", 0, m.start(1)) + 1, m.group(1)) for m in INCLUDE.finditer(text)]

@@ -1,7 +1,7 @@
 /* api.h - the objects behind fornax.h, and what its files share.
  *
- * A file per object: context.c, tokenizer.c, prompt.c, model.c, engine.c, session.c,
- * inspect.c.  Every public entry that computes goes through fx_api_usable, which
+ * A file per object: context.c, api_tokenizer.c, prompt.c, model.c, api_engine.c, session.c,
+ * api_inspect.c.  Every public entry that computes goes through fx_api_usable, which
  * refuses to run in a forked child; floating-point work sets the library's mode (fpmode.h). */
 #ifndef FX_API_H
 #define FX_API_H

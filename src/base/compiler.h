@@ -16,6 +16,7 @@
 #define FX_RESTRICT __restrict__
 #define FX_ALWAYS_INLINE inline __attribute__((always_inline))
 #define FX_PREFETCH(p) __builtin_prefetch(p)
+#define FX_PREFETCH_L2(p) __builtin_prefetch((p), 0, 2)
 #define FX_PRAGMA(x) _Pragma(#x)
 #else
 #define FX_PRINTF(f, a)
@@ -27,6 +28,7 @@
 #define FX_RESTRICT
 #define FX_ALWAYS_INLINE inline
 #define FX_PREFETCH(p) ((void)(p))
+#define FX_PREFETCH_L2(p) ((void)(p))
 #define FX_PRAGMA(x)
 #endif
 /* Before a loop of constant, small trip count: no loop remains. */

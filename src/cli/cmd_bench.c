@@ -6,6 +6,7 @@
 #include <math.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -131,17 +132,22 @@ static double median(double *v, int64_t n)
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
+/* The second number of /proc/self/statm, in pages. */
 static int64_t resident_bytes(void)
 {
-    FILE *f = fopen("/proc/self/statm", "r");
-    long long total = 0, resident = 0;
+    fx_buf b;
+    int64_t pages = 0;
 
-    if (!f)
-        return 0;
-    if (fscanf(f, "%lld %lld", &total, &resident) != 2)
-        resident = 0;
-    fclose(f);
-    return resident * 4096;
+    fx_buf_init(&b, &fx_mem_libc);
+    if (fx_file_read(&b, "/proc/self/statm", 4096, NULL) == FORNAX_OK) {
+        fx_str s = fx_buf_view(&b), blank = FX_STR(" ");
+        size_t from = fx_str_find(s, blank, 0), to = from == FX_STR_NONE ? from : fx_str_find(s, blank, from + 1);
+
+        if (to != FX_STR_NONE && !fx_parse_i64(fx_str_n(s.p + from + 1, to - from - 1), &pages))
+            pages = 0;
+    }
+    fx_buf_done(&b);
+    return pages * sysconf(_SC_PAGESIZE);
 }
 
 static int rates(const bench_opts *opt, fornax_engine *engine, fornax_error *err)

@@ -145,7 +145,8 @@ bool fx_cli_read(fx_buf *out, const char *path)
     if (strcmp(path, "-") == 0) {
         if (read_stream(out, stdin))
             return true;
-        fprintf(stderr, "fornax: standard input: %s\n", strerror(errno));
+        char reason[128];
+        fprintf(stderr, "fornax: standard input: %s\n", strerror_r(errno, reason, sizeof reason));
         return false;
     }
     if (fx_file_read(out, path, 1u << 30, &err) == FORNAX_OK)

@@ -1,6 +1,6 @@
-/* attend_avx2.c - attention at level AVX2: the body of attend_simd.inc with 8 lanes. */
+/* attend_avx2.c - attention at level AVX2: the body of attend_simd.def with 8 lanes. */
 #define FX_SIMD_AVX2
 #define LEVEL FX_CPU_AVX2
 #define NAMED(op) op "_avx2"
 #define SET fx_kernels_attend_avx2
-#include "kernels/attend_simd.inc"
+#include "kernels/attend_simd.def"

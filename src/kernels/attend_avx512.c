@@ -1,6 +1,6 @@
-/* attend_avx512.c - attention at level AVX512: the body of attend_simd.inc with 16 lanes. */
+/* attend_avx512.c - attention at level AVX512: the body of attend_simd.def with 16 lanes. */
 #define FX_SIMD_AVX512
 #define LEVEL FX_CPU_AVX512
 #define NAMED(op) op "_avx512"
 #define SET fx_kernels_attend_avx512
-#include "kernels/attend_simd.inc"
+#include "kernels/attend_simd.def"

@@ -1,6 +1,6 @@
 /* matmul_plain_avx2.c - products with F32, F16 and BF16 weights at level AVX2: 16 x 6 accumulators. */
 #define FX_SIMD_AVX2
-#include "kernels/vmath.inc"
+#include "kernels/vmath.def"
 
 #define LEVEL FX_CPU_AVX2
 #define NAMED(op) op "_avx2"
@@ -23,4 +23,4 @@ SIMD vf load_bf16_odd(const uint8_t *p)
     MICRO(T, t, 2, 6) MICRO(T, t, 4, 1)
 #define SINGLES(t) { NULL }
 #define PAIRS(t) { NULL, t##_2_1, t##_2_2, t##_2_3, t##_2_4, t##_2_5, t##_2_6 }
-#include "kernels/matmul_plain_simd.inc"
+#include "kernels/matmul_plain_simd.def"

@@ -1,6 +1,6 @@
 /* matmul_plain_avx512.c - products with F32, F16 and BF16 weights at level AVX512: 32 x 12 accumulators. */
 #define FX_SIMD_AVX512
-#include "kernels/vmath.inc"
+#include "kernels/vmath.def"
 
 #define LEVEL FX_CPU_AVX512
 #define NAMED(op) op "_avx512"
@@ -25,4 +25,4 @@ SIMD vf load_bf16_odd(const uint8_t *p)
     { NULL, tv##_1, tv##_2, tv##_3, tv##_4, tv##_5, tv##_6, tv##_7, tv##_8, tv##_9, tv##_10, tv##_11, tv##_12 }
 #define SINGLES(t) LIST(t##_1)
 #define PAIRS(t) LIST(t##_2)
-#include "kernels/matmul_plain_simd.inc"
+#include "kernels/matmul_plain_simd.def"

@@ -15,7 +15,7 @@
  *
  * Q6_K does it for each half of a block. */
 #define FX_SIMD_AVX512
-#include "kernels/matmul_walk.inc"
+#include "kernels/matmul_walk.def"
 
 #define MAX_M FX_Q8_PANEL
 #define AHEAD 2048                   /* bytes that weights are fetched before they are used */

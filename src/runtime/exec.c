@@ -24,6 +24,7 @@ struct fx_exec {
     fx_plan plan;                /* own bufs (offsets), shared rest */
     exec_launch *launches;
     uint8_t *buffers, *scratch;
+    void *shared;                /* of the tasks of an attention launch; NULL with one thread */
     size_t buffer_bytes, scratch_each, scratch_bytes;
     int64_t max_rows, max_logits;
     const fx_step *step;
@@ -168,6 +169,8 @@ static void bind_state(fx_exec *x, exec_launch *e)
         e->l.args.attend.kv_dtype = s->kv_dtype;
         e->l.args.attend.k_offset = layer->k_offset;
         e->l.args.attend.v_offset = layer->v_offset;
+        e->l.args.attend.shared = x->shared;
+        e->l.args.attend.shared_bytes = FX_ATTEND_SHARED;
     }
 }
 
@@ -225,6 +228,11 @@ static fx_status bind_all(fx_exec *x, fx_error *err)
                        .page_bytes = x->program->state.page_bytes,
                        .page_tokens = x->program->state.page_tokens };
 
+    if (fx_pool_threads(x->pool) > 1) {
+        x->shared = fx_pages_alloc(FX_ATTEND_SHARED);
+        if (!x->shared)
+            return fx_nomem(err, "shared scratch");
+    }
     for (int32_t i = 0; i < x->plan.n_launches; i++) {
         exec_launch *e = &x->launches[i];
         size_t need;
@@ -282,6 +290,7 @@ void fx_exec_free(fx_exec *x)
     if (!x)
         return;
     fx_pages_free(x->scratch, x->scratch_bytes);
+    fx_pages_free(x->shared, FX_ATTEND_SHARED);
     fx_pages_free(x->buffers, x->buffer_bytes);
     fx_mem_free(x->mem, x->launches, ((size_t)x->plan.n_launches + 1) * sizeof *x->launches);
     fx_mem_free(x->mem, x->plan.bufs, ((size_t)x->plan.n_bufs + 1) * sizeof *x->plan.bufs);

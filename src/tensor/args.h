@@ -105,7 +105,10 @@ typedef struct fx_rope_store_args {
 } fx_rope_store_args;
 
 /* out[r, h] = softmax(scale * q[r, h] . K[0..pos]) V over the paged state; heads/kv_heads
- * query heads share a kv head.  Key blocks of 32 at absolute positions, in order. */
+ * query heads share a kv head.  Key blocks of 32 at absolute positions, in order.
+ * 'shared' is memory of all tasks of the launch, zeroed before its first use and then left
+ * alone between launches: with it the keys of long sequences may be cut among tasks, for
+ * which a few sequences of a step alone are too few.  Bits don't depend on it. */
 typedef struct fx_attend_args {
     fx_cmat q;
     fx_mat out;                  /* [n_rows, heads*v_dim] */
@@ -115,8 +118,11 @@ typedef struct fx_attend_args {
     float softcap;               /* 0: none */
     fx_dtype kv_dtype;
     size_t k_offset, v_offset;
+    void *shared;                /* 64-byte aligned, or NULL */
+    size_t shared_bytes;         /* FX_ATTEND_SHARED is plenty; with less, less is cut */
     const fx_step *step;
 } fx_attend_args;
+#define FX_ATTEND_SHARED ((size_t)8 << 20)
 
 /* y[i] = x[rows[i]] */
 typedef struct fx_gather_args {

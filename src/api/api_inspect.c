@@ -1,4 +1,4 @@
-/* inspect.c - fornax_inspect: the readable inside of a model file. */
+/* api_inspect.c - fornax_inspect: the readable inside of a model file. */
 #include "api/api.h"
 #include "format/inspect.h"
 

@@ -1,4 +1,4 @@
-/* tokenizer.c - fornax_tokenizer: what format/ found in a file, handed to text/.
+/* api_tokenizer.c - fornax_tokenizer: what format/ found in a file, handed to text/.
  *
  * GGUF keeps everything in its header; a hub folder in tokenizer.json,
  * tokenizer_config.json and chat_template.jinja.  A folder with a chat template

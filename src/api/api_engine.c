@@ -1,4 +1,4 @@
-/* engine.c - fornax_engine and fornax_request: engine/ with a model behind it. */
+/* api_engine.c - fornax_engine and fornax_request: engine/ with a model behind it. */
 #include "engine/engine.h"
 
 #include <string.h>
