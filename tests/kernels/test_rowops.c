@@ -352,7 +352,8 @@ static void rope_scene_new(rope_scene *s, const rope_case *c)
             free(pages);
             pages = NULL;
         }
-        s->seqs[i] = (fx_step_seq){ .row0 = (int32_t)i, .n_rows = 1, .pos0 = rope_pos[i], .pages = pages, .adapter = -1 };
+        s->seqs[i] = (fx_step_seq){ .row0 = (int32_t)i, .n_rows = 1, .pos0 = rope_pos[i], .pages = pages,
+                                    .adapter = -1 };
         s->seq[i] = (int32_t)i;
     }
     s->q = kt_floats(ROPE_ROWS * c->heads * c->head_dim, 1);
