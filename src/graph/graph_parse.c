@@ -10,6 +10,8 @@
  * "#" starts a comment.  An op is one line, but may go on behind a comma; braces
  * open and close anywhere.  Every fault has its place (base/diag.h); what the builder finds
  * wrong with an op is reported at its opcode. */
+#include <math.h>
+
 #include "base/diag.h"
 #include "base/text.h"
 #include "graph/graph.h"
@@ -328,7 +330,9 @@ static bool parse_double(parser *p, double *out)
 
     if (minus && !advance(p))
         return false;
-    if ((p->t.kind != T_NUMBER && p->t.kind != T_NAME) || !fx_parse_double(p->t.s, out))
+    if (p->t.kind == T_NAME && (fx_str_is(p->t.s, "inf") || fx_str_is(p->t.s, "nan")))
+        *out = p->t.s.p[0] == 'i' ? HUGE_VAL : NAN;
+    else if (p->t.kind != T_NUMBER || !fx_parse_double(p->t.s, out))
         return fault(p, p->t.at, "expected a number");
     if (minus)
         *out = -*out;
@@ -343,7 +347,12 @@ static bool parse_floats(parser *p, fx_attr *a)
     double x;
 
     while (ok && !at_punct(p, "}")) {
-        ok = parse_double(p, &x) && (FX_VEC_PUSH(&v, p->mem, (float)x) || no_memory(p));
+        size_t at = p->t.at;
+
+        ok = parse_double(p, &x);
+        if (ok && isfinite(x) && isinf((float)x))
+            return FX_VEC_FREE(&v, p->mem), fault(p, at, "a number too large for f32");
+        ok = ok && (FX_VEC_PUSH(&v, p->mem, (float)x) || no_memory(p));
         ok = ok && (take(p, ",") || at_punct(p, "}") || fault(p, p->t.at, "expected } or ,"));
     }
     ok = ok && expect(p, "}", "expected }");
