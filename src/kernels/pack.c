@@ -5,6 +5,7 @@
 #include "kernels/pack.h"
 
 #include "tensor/blocks.h"
+#include "tensor/grids.h"
 
 static uint32_t load32(const void *p)
 {
@@ -40,6 +41,16 @@ static uint32_t spread_high(uint32_t high)
 
     for (int g = 0; g < 8; g++)      /* the multiply puts bit j of a nibble into bit 0 of byte j */
         v |= ((high >> 4 * g & 15) * 0x204081u & 0x01010101u) << g;
+    return v;
+}
+
+/* The third or fifth bits of the 32 k whose bits are bit i of 32 bytes. */
+static uint32_t gather_high(const uint8_t *bits, int i)
+{
+    uint32_t v = 0;
+
+    for (int g = 0; g < 8; g++)
+        v |= (load32(bits + 4 * g) >> i & 0x01010101u) << g;
     return v;
 }
 
@@ -91,24 +102,12 @@ static void put_sub_nibbles(uint8_t *quants, int lane, const uint8_t *qs, int up
     }
 }
 
-/* The 6-bit scale and min of sub-block i (drawn in blocks.h). */
-static void scale_min(const uint8_t *s, int i, uint8_t *sc, uint8_t *mn)
-{
-    if (i < 4) {
-        *sc = s[i] & 63;
-        *mn = s[i + 4] & 63;
-    } else {
-        *sc = (uint8_t)((s[i + 4] & 15) | (s[i - 4] >> 6) << 4);
-        *mn = (uint8_t)((s[i + 4] >> 4) | (s[i] >> 6) << 4);
-    }
-}
-
 static void put_q4_k(uint8_t *super, int lane, const fx_block_q4_k *b, int unused)
 {
     (void)unused;
     for (int i = 0; i < 8; i++) {
         put_sub_nibbles(super + i * 256, lane, b->qs + i / 2 * 32, i % 2);
-        scale_min(b->scales, i, super + 2048 + i * 32 + lane, super + 2048 + i * 32 + 16 + lane);
+        fx_k4_scale(b->scales, i, super + 2048 + i * 32 + lane, super + 2048 + i * 32 + 16 + lane);
     }
     put16(super + 2304, lane, b->d);
     put16(super + 2336, lane, b->dmin);
@@ -118,13 +117,9 @@ static void put_q5_k(uint8_t *super, int lane, const fx_block_q5_k *b, int unuse
 {
     (void)unused;
     for (int i = 0; i < 8; i++) {
-        uint32_t high = 0;
-
-        for (int g = 0; g < 8; g++)
-            high |= (load32(b->qh + 4 * g) >> i & 0x01010101u) << g;
         put_sub_nibbles(super + i * 320, lane, b->qs + i / 2 * 32, i % 2);
-        put32(super + i * 320, 4, lane, high);
-        scale_min(b->scales, i, super + 2560 + i * 32 + lane, super + 2560 + i * 32 + 16 + lane);
+        put32(super + i * 320, 4, lane, gather_high(b->qh, i));
+        fx_k4_scale(b->scales, i, super + 2560 + i * 32 + lane, super + 2560 + i * 32 + 16 + lane);
     }
     put16(super + 2816, lane, b->d);
     put16(super + 2848, lane, b->dmin);
@@ -153,37 +148,185 @@ static void put_q6_k(uint8_t *super, int lane, const fx_block_q6_k *b, int unuse
     put16(super + 3328, lane, b->d);
 }
 
-/* file_blocks: of the file's in a super block of the tile. */
-#define PACK_QUANT(T, t, file_elems, file_blocks)                                              \
+/* Two lines of two-bit codes, which are bits 2c and 2c + 1 of 32 bytes. */
+static void put_pairs(uint8_t *quants, int lane, const uint8_t *qs, int c)
+{
+    uint32_t v[2] = { 0, 0 };
+
+    for (int g = 0; g < 8; g++)
+        v[g % 2] |= (load32(qs + 4 * g) >> 2 * c & 0x03030303u) << g / 2 * 2;
+    put32(quants, 0, lane, v[0]);
+    put32(quants, 1, lane, v[1]);
+}
+
+static void put_q2_k(uint8_t *super, int lane, const fx_block_q2_k *b, int unused)
+{
+    (void)unused;
+    for (int i = 0; i < 8; i++) {
+        put_pairs(super + i * 128, lane, b->qs + i / 4 * 32, i % 4);
+        super[1024 + i * 32 + lane] = b->scales[2 * i];
+        super[1024 + i * 32 + 16 + lane] = b->scales[2 * i + 1];
+    }
+    put16(super + 1280, lane, b->d);
+    put16(super + 1312, lane, b->dmin);
+}
+
+/* d * (q - 1) as d*1*q - d*1 */
+static void put_ternary(uint8_t *super, int lane, const uint8_t qs[64], uint16_t d)
+{
+    fx_block_q2_k b = { .d = d, .dmin = d };
+
+    memcpy(b.qs, qs, sizeof(b.qs));
+    memset(b.scales, 0x11, sizeof(b.scales));
+    put_q2_k(super, lane, &b, 0);
+}
+
+static void put_tq2_0(uint8_t *super, int lane, const fx_block_tq2_0 *b, int unused)
+{
+    (void)unused;
+    put_ternary(super, lane, b->qs, b->d);
+}
+
+static void put_tq1_0(uint8_t *super, int lane, const fx_block_tq1_0 *b, int unused)
+{
+    uint8_t qs[64] = { 0 };
+
+    (void)unused;
+    for (int i = 0; i < 256; i++)
+        qs[i / 128 * 32 + i % 32] |= (uint8_t)(fx_tq1_digit(b, i) << i % 128 / 32 * 2);
+    put_ternary(super, lane, qs, b->d);
+}
+
+static void put_q3_k(uint8_t *super, int lane, const fx_block_q3_k *b, int unused)
+{
+    (void)unused;
+    for (int i = 0; i < 8; i++) {
+        put_pairs(super + i * 192, lane, b->qs + i / 4 * 32, i % 4);
+        put32(super + i * 192, 2, lane, gather_high(b->hmask, i));
+        super[1536 + i * 32 + lane] = (uint8_t)(fx_k3_scale(b->scales, 2 * i) - 32);
+        super[1536 + i * 32 + 16 + lane] = (uint8_t)(fx_k3_scale(b->scales, 2 * i + 1) - 32);
+    }
+    put16(super + 1792, lane, b->d);
+}
+
+static void put_iq4_nl(uint8_t *super, int lane, const fx_block_iq4_nl *b, int i)
+{
+    put_nibbles(super + i * 256, lane, b->qs);
+    put16(super + 512 + i * 32, lane, b->d);
+}
+
+/* 2^(e - 128) is a bf16, subnormal below e = 2. */
+static void put_mxfp4(uint8_t *super, int lane, const fx_block_mxfp4 *b, int i)
+{
+    put_nibbles(super + i * 256, lane, b->qs);
+    put16(super + 512 + i * 32, lane, (uint16_t)(b->e < 2 ? 0x20 << b->e : (b->e - 1) << 7));
+}
+
+static void put_group4(uint8_t *super, int lane, const fx_block_group4 *b, int i)
+{
+    put_nibbles(super + i * 256, lane, b->qs);
+    memcpy(super + 1024 + i * 64 + lane * 4, &b->d, 4);
+    super[1280 + i * 16 + lane] = b->zero;
+}
+
+static void put_group8(uint8_t *super, int lane, const fx_block_group8 *b, int i)
+{
+    (void)i;
+    for (int g = 0; g < 8; g++)
+        put32(super, g, lane, load32(b->qs + 4 * g) ^ 0x80808080u);
+    memcpy(super + 512 + lane * 4, &b->d, 4);
+}
+
+/* A block of grids.h: its integers as indices into the type's table, which goes along. */
+static void put_grid(uint8_t *super, int lane, fx_dtype type, const void *block)
+{
+    const fx_pack p = fx_pack_of(fx_grid_scales_16(type) ? FX_IQ2_XS : FX_IQ4_XS);
+    const int8_t *values = fx_grid_values(type);
+    float factor = fx_grid_factor(type);
+    uint8_t index[256] = { 0 }, qs[16];
+    fx_grid_block b;
+    uint16_t d;
+
+    for (int i = 15; i >= 0; i--)
+        index[(uint8_t)values[i]] = (uint8_t)i;
+    fx_grid_expand(type, block, &b);
+    for (int i = 0; i < 8; i++) {
+        for (int l = 0; l < 16; l++)
+            qs[l] = (uint8_t)(index[(uint8_t)b.v[32 * i + l]] | index[(uint8_t)b.v[32 * i + 16 + l]] << 4);
+        put_nibbles(super + i * p.quant_bytes, lane, qs);
+        super[p.scales_at + i * p.scale_bytes + lane] = (uint8_t)b.scale[2 * i];
+        if (p.form == FX_PACK_K16)
+            super[p.scales_at + i * p.scale_bytes + 16 + lane] = (uint8_t)b.scale[2 * i + 1];
+    }
+    d = fx_f32_to_f16(b.d);              /* it was one */
+    put16(super + p.d_at, lane, d);
+    for (int i = 0; i < 16; i++)
+        super[p.d_at + FX_PACK_TABLE_AT + i] = (uint8_t)(values[i] + 128);
+    memcpy(super + p.d_at + FX_PACK_FACTOR_AT, &factor, 4);
+}
+
+#define PUT_GRID(T, t)                                                                          \
+    static void put_##t(uint8_t *super, int lane, const fx_block_##t *b, int unused)           \
+    {                                                                                          \
+        (void)unused;                                                                          \
+        put_grid(super, lane, FX_##T, b);                                                      \
+    }
+PUT_GRID(IQ4_XS, iq4_xs)
+PUT_GRID(IQ1_S, iq1_s)
+PUT_GRID(IQ1_M, iq1_m)
+PUT_GRID(IQ2_XXS, iq2_xxs)
+PUT_GRID(IQ2_XS, iq2_xs)
+PUT_GRID(IQ2_S, iq2_s)
+PUT_GRID(IQ3_XXS, iq3_xxs)
+PUT_GRID(IQ3_S, iq3_s)
+
+/* As: the type whose layout it is. file_elems: of a block of the file. */
+#define PACK_QUANT(t, As, file_elems)                                                          \
     void fx_pack_tile_##t(const void *const rows[FX_TILE], int64_t k, void *tile)              \
     {                                                                                          \
-        const size_t super_bytes = (size_t)fx_pack_of(FX_##T).bytes;                           \
-        const int64_t n = k / (file_elems);                                                    \
+        const size_t super_bytes = (size_t)fx_pack_of(FX_##As).bytes;                          \
+        const int64_t n = k / (file_elems), file_blocks = fx_pack_of(FX_##As).blocks * 32 / (file_elems); \
                                                                                                \
         memset(tile, 0, fx_pack_tile_bytes_##t(k));                                            \
         for (int lane = 0; lane < FX_TILE; lane++) {                                           \
             const fx_block_##t *b = rows[lane];                                                \
                                                                                                \
             for (int64_t i = 0; b && i < n; i++)                                               \
-                put_##t((uint8_t *)tile + (size_t)(i / (file_blocks)) * super_bytes, lane, b + i, \
-                        (int)(i % (file_blocks)));                                             \
+                put_##t((uint8_t *)tile + (size_t)(i / file_blocks) * super_bytes, lane, b + i, \
+                        (int)(i % file_blocks));                                               \
         }                                                                                      \
     }                                                                                          \
     size_t fx_pack_tile_bytes_##t(int64_t k)                                                   \
     {                                                                                          \
-        const fx_pack p = fx_pack_of(FX_##T);                                                  \
+        const fx_pack p = fx_pack_of(FX_##As);                                                 \
                                                                                                \
         return (size_t)FX_DIV_UP(k, 32 * p.blocks) * (size_t)p.bytes;                          \
     }
 
-PACK_QUANT(Q4_0, q4_0, 32, 2)
-PACK_QUANT(Q4_1, q4_1, 32, 1)
-PACK_QUANT(Q5_0, q5_0, 32, 2)
-PACK_QUANT(Q5_1, q5_1, 32, 1)
-PACK_QUANT(Q8_0, q8_0, 32, 2)
-PACK_QUANT(Q4_K, q4_k, 256, 1)
-PACK_QUANT(Q5_K, q5_k, 256, 1)
-PACK_QUANT(Q6_K, q6_k, 256, 1)
+PACK_QUANT(q4_0, Q4_0, 32)
+PACK_QUANT(q4_1, Q4_1, 32)
+PACK_QUANT(q5_0, Q5_0, 32)
+PACK_QUANT(q5_1, Q5_1, 32)
+PACK_QUANT(q8_0, Q8_0, 32)
+PACK_QUANT(iq4_nl, IQ4_NL, 32)
+PACK_QUANT(mxfp4, MXFP4, 32)
+PACK_QUANT(group4, GROUP4, 32)
+PACK_QUANT(group8, GROUP8, 32)
+PACK_QUANT(q2_k, Q2_K, 256)
+PACK_QUANT(q3_k, Q3_K, 256)
+PACK_QUANT(q4_k, Q4_K, 256)
+PACK_QUANT(q5_k, Q5_K, 256)
+PACK_QUANT(q6_k, Q6_K, 256)
+PACK_QUANT(tq1_0, Q2_K, 256)
+PACK_QUANT(tq2_0, Q2_K, 256)
+PACK_QUANT(iq4_xs, IQ4_XS, 256)
+PACK_QUANT(iq1_s, IQ4_XS, 256)
+PACK_QUANT(iq2_xxs, IQ4_XS, 256)
+PACK_QUANT(iq3_xxs, IQ4_XS, 256)
+PACK_QUANT(iq3_s, IQ4_XS, 256)
+PACK_QUANT(iq1_m, IQ2_XS, 256)
+PACK_QUANT(iq2_xs, IQ2_XS, 256)
+PACK_QUANT(iq2_s, IQ2_XS, 256)
 
 size_t fx_pack_tile_bytes_f32(int64_t k) { return (size_t)k * 64; }
 size_t fx_pack_tile_bytes_f16(int64_t k) { return FX_ROUND_UP((size_t)k * 32, 64); }

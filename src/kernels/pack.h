@@ -11,17 +11,25 @@
  * Quantized types: blocks of 32 k, 'blocks' of them in a super block.  A line is 64 bytes:
  * a 32-bit lane per row, whose byte j belongs to k = 4g + j of the block, g = 0..7 the group.
  *
- *     super block  | quants of its blocks, quant_bytes each | scales of its blocks, 32 or 64 each | d 16 | dmin 16 |
- *     quants       4 lines: line i has group i in the low nibbles, group i+4 in the high ones
- *                  Q8_0: 8 lines of bytes, value + 128
- *                  Q5: a 5th line of fifth bits: bit 8j + g of the lane is bit 4 of k = 4g + j
- *                  Q6_K: lines 5 and 6 of upper bits: line 5 + g/4, bits 2(g%4) of byte j
- *     scales       Q4_0 Q5_0 Q8_0: 16 f16 d.  Q4_1 Q5_1: 16 f16 d, 16 f16 m.
- *                  Q4_K Q5_K: 16 u8 sc, 16 u8 mn.  Q6_K: 16 s8 sc of k < 16, 16 s8 of the rest
- *     d, dmin      K types: f16, of the super block
+ *     super block  | quants of its blocks, quant_bytes each | scales of its blocks | d 16 | dmin 16 |
+ *     quants       4 bits: 4 lines, line i has group i in the low nibbles, group i+4 in the high ones
+ *                  5: a 5th line of fifth bits: bit 8j + g of the lane is bit 4 of k = 4g + j
+ *                  6: lines 5 and 6 of upper bits: line 5 + g/4, bits 2(g%4) of byte j
+ *                  8: 8 lines of bytes, value + 128
+ *                  2: 2 lines, group g in bits 2(g/2) of the bytes of line g%2
+ *                  3: a 3rd line of third bits, as fifth bits are
+ *     scales       form D: 16 d (f16; MXFP4: bf16; GROUP8: f32).  DM: 16 f16 d, 16 f16 m.  DZ: 16 f32 d
+ *                  K: 16 u8 sc, 16 u8 mn.  KS: 16 s8 sc.  K16: 16 s8 sc of k < 16, 16 s8 of the rest
+ *                  K16M: the same with sc in the low nibble, mn in the high one
+ *     d, dmin      K forms: f16, of the super block.  DZ: instead 16 u8 zero of each block
+ *     table        of types that have it in the tile: 16 bytes behind d, then a f32 factor of d
  *
- * A value is, as in tensor/blocks.h, d*(q - bias), d*q + m, d*sc*q - dmin*mn or d*sc*(q - 32).
- * A last super block that k doesn't fill is padded with zeros. */
+ * Codes of types with a table are looked up in it: a value + 128, as codes of 8 bits are.
+ * A last super block that k doesn't fill is padded with zeros.
+ *
+ * Types of one form that differ in tables and scales only share a layout and a kernel: all
+ * types of tensor/grids.h, whose codes become 4-bit indices whatever they take in the file
+ * (4.4 or 4.6 bits a weight instead of 1.6 to 4.25), and the ternary ones (as Q2_K: 2.6). */
 #ifndef FX_PACK_H
 #define FX_PACK_H
 
@@ -32,49 +40,80 @@
 typedef enum fx_pack_form {
     FX_PACK_D,                       /* d*(q - bias) */
     FX_PACK_DM,                      /* d*q + m */
+    FX_PACK_DZ,                      /* d*(q - zero) */
     FX_PACK_K,                       /* d*sc*q - dmin*mn */
-    FX_PACK_K16                      /* d*sc*(q - bias), two sc a block */
+    FX_PACK_KS,                      /* d*sc*(q - bias) */
+    FX_PACK_K16,                     /* d*sc*(q - bias), two sc a block */
+    FX_PACK_K16M                     /* d*sc*q - dmin*mn, two sc and mn a block */
 } fx_pack_form;
+
+typedef enum fx_pack_scale { FX_PACK_F16, FX_PACK_BF16, FX_PACK_F32 } fx_pack_scale;
+
+typedef enum fx_pack_table { FX_PACK_CODES, FX_PACK_IQ4, FX_PACK_MXFP4, FX_PACK_IN_TILE } fx_pack_table;
 
 typedef struct fx_pack {
     fx_pack_form form;
-    int bits;                        /* 4, 5, 6, 8 */
-    int bias_shift;                  /* bias = 1 << bias_shift; forms D and K16 */
+    int bits;                        /* 2, 3, 4, 5, 6, 8 */
+    int bias_shift;                  /* bias = 1 << bias_shift; forms D, KS and K16 */
     int blocks;                      /* of 32 k in a super block */
     int quant_bytes;                 /* of a block's lines */
     int scales_at, scale_bytes;      /* in the super block; a block's */
-    int d_at;                        /* K forms; dmin 32 bytes behind */
+    int d_at;                        /* K forms, with dmin 32 bytes behind; DZ: zeros */
     int bytes;                       /* of the super block, a multiple of 64 */
+    fx_pack_scale scale;             /* forms D, DM, DZ */
+    fx_pack_table table;
 } fx_pack;
+
+#define FX_PACK_TABLE_AT 32          /* behind d, in the tile */
+#define FX_PACK_FACTOR_AT 48
 
 /* As an inline switch, so that kernels made for one type see constants. */
 static FX_ALWAYS_INLINE fx_pack fx_pack_of(fx_dtype t)
 {
     switch (t) {
-    case FX_Q4_0: return (fx_pack){ FX_PACK_D, 4, 3, 2, 256, 512, 32, 0, 576 };
-    case FX_Q4_1: return (fx_pack){ FX_PACK_DM, 4, 0, 1, 256, 256, 64, 0, 320 };
-    case FX_Q5_0: return (fx_pack){ FX_PACK_D, 5, 4, 2, 320, 640, 32, 0, 704 };
-    case FX_Q5_1: return (fx_pack){ FX_PACK_DM, 5, 0, 1, 320, 320, 64, 0, 384 };
-    case FX_Q8_0: return (fx_pack){ FX_PACK_D, 8, 7, 2, 512, 1024, 32, 0, 1088 };
-    case FX_Q4_K: return (fx_pack){ FX_PACK_K, 4, 0, 8, 256, 2048, 32, 2304, 2368 };
-    case FX_Q5_K: return (fx_pack){ FX_PACK_K, 5, 0, 8, 320, 2560, 32, 2816, 2880 };
-    case FX_Q6_K: return (fx_pack){ FX_PACK_K16, 6, 5, 8, 384, 3072, 32, 3328, 3392 };
+    case FX_Q4_0: return (fx_pack){ FX_PACK_D, 4, 3, 2, 256, 512, 32, 0, 576, FX_PACK_F16, FX_PACK_CODES };
+    case FX_Q4_1: return (fx_pack){ FX_PACK_DM, 4, 0, 1, 256, 256, 64, 0, 320, FX_PACK_F16, FX_PACK_CODES };
+    case FX_Q5_0: return (fx_pack){ FX_PACK_D, 5, 4, 2, 320, 640, 32, 0, 704, FX_PACK_F16, FX_PACK_CODES };
+    case FX_Q5_1: return (fx_pack){ FX_PACK_DM, 5, 0, 1, 320, 320, 64, 0, 384, FX_PACK_F16, FX_PACK_CODES };
+    case FX_Q8_0: return (fx_pack){ FX_PACK_D, 8, 7, 2, 512, 1024, 32, 0, 1088, FX_PACK_F16, FX_PACK_CODES };
+    case FX_IQ4_NL: return (fx_pack){ FX_PACK_D, 4, 7, 2, 256, 512, 32, 0, 576, FX_PACK_F16, FX_PACK_IQ4 };
+    case FX_MXFP4: return (fx_pack){ FX_PACK_D, 4, 7, 2, 256, 512, 32, 0, 576, FX_PACK_BF16, FX_PACK_MXFP4 };
+    case FX_GROUP8: return (fx_pack){ FX_PACK_D, 8, 7, 1, 512, 512, 64, 0, 576, FX_PACK_F32, FX_PACK_CODES };
+    case FX_GROUP4: return (fx_pack){ FX_PACK_DZ, 4, 0, 4, 256, 1024, 64, 1280, 1344, FX_PACK_F32, FX_PACK_CODES };
+    case FX_Q2_K: return (fx_pack){ FX_PACK_K16M, 2, 0, 8, 128, 1024, 32, 1280, 1344, FX_PACK_F16, FX_PACK_CODES };
+    case FX_Q3_K: return (fx_pack){ FX_PACK_K16, 3, 2, 8, 192, 1536, 32, 1792, 1856, FX_PACK_F16, FX_PACK_CODES };
+    case FX_Q4_K: return (fx_pack){ FX_PACK_K, 4, 0, 8, 256, 2048, 32, 2304, 2368, FX_PACK_F16, FX_PACK_CODES };
+    case FX_Q5_K: return (fx_pack){ FX_PACK_K, 5, 0, 8, 320, 2560, 32, 2816, 2880, FX_PACK_F16, FX_PACK_CODES };
+    case FX_Q6_K: return (fx_pack){ FX_PACK_K16, 6, 5, 8, 384, 3072, 32, 3328, 3392, FX_PACK_F16, FX_PACK_CODES };
+    /* of all types of grids.h with scales of 32, and of 16 */
+    case FX_IQ4_XS: return (fx_pack){ FX_PACK_KS, 4, 7, 8, 256, 2048, 16, 2176, 2240, FX_PACK_F16, FX_PACK_IN_TILE };
+    case FX_IQ2_XS: return (fx_pack){ FX_PACK_K16, 4, 7, 8, 256, 2048, 32, 2304, 2368, FX_PACK_F16, FX_PACK_IN_TILE };
     default: return (fx_pack){ 0 };
     }
 }
 
+/* Are the bytes that are multiplied a value + 128 (else small unsigned codes)? */
+static FX_ALWAYS_INLINE bool fx_pack_wide(const fx_pack p) { return p.bits == 8 || p.table != FX_PACK_CODES; }
 
 /* For each type: bytes of a tile (a multiple of 64), and the packing of one from
  * rows[i]: row i in its file form, k values; NULL: zeros. */
 #define FX_PACK_PLAIN(X) X(F32, f32) X(F16, f16) X(BF16, bf16)
+/* Types with a kernel of their own, and those that use another's: X(TYPE, type, that one). */
 #define FX_PACK_QUANT(X)                                                          \
     X(Q4_0, q4_0) X(Q4_1, q4_1) X(Q5_0, q5_0) X(Q5_1, q5_1) X(Q8_0, q8_0)          \
-    X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k)
-#define FX_PACK_DECLARE(T, t)                                                     \
+    X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k) X(Q2_K, q2_k) X(Q3_K, q3_k)          \
+    X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4) X(IQ4_XS, iq4_xs) X(IQ2_XS, iq2_xs)          \
+    X(GROUP4, group4) X(GROUP8, group8)
+#define FX_PACK_SHARED(X)                                                         \
+    X(IQ1_S, iq1_s, iq4_xs) X(IQ2_XXS, iq2_xxs, iq4_xs) X(IQ3_XXS, iq3_xxs, iq4_xs) \
+    X(IQ3_S, iq3_s, iq4_xs) X(IQ1_M, iq1_m, iq2_xs) X(IQ2_S, iq2_s, iq2_xs)         \
+    X(TQ1_0, tq1_0, q2_k) X(TQ2_0, tq2_0, q2_k)
+#define FX_PACK_DECLARE(T, t, ...)                                                \
     size_t fx_pack_tile_bytes_##t(int64_t k);                                      \
     void fx_pack_tile_##t(const void *const rows[FX_TILE], int64_t k, void *tile);
 FX_PACK_PLAIN(FX_PACK_DECLARE)
 FX_PACK_QUANT(FX_PACK_DECLARE)
+FX_PACK_SHARED(FX_PACK_DECLARE)
 #undef FX_PACK_DECLARE
 
 #endif

@@ -1,8 +1,8 @@
 /* hold_weights.c - casts the weights of products to the type that the dtype mode holds them in.
  *
  * Why:       rounding is explicit in the graph, and later passes compare what is held.
- * auto:      as stored; f64 goes to f32 and f8 to bf16 (which holds it exactly), as no
- *            kernel multiplies those.
+ * auto:      as stored; f64 goes to f32 and f8 to bf16 (which holds it exactly, but for the scales
+ *            of groupf8), as no kernel multiplies those.
  * f32:       all to f32: exact.
  * bf16, f16: f32, f16, bf16 (and f64, f8) to that; quantized blocks stay.
  * Tables of embeddings go the same way, but for f32: a look-up yields exact f32 rows anyhow.
@@ -11,11 +11,11 @@
 
 static fx_dtype held(fx_dtype stored, fx_dtype_mode mode)
 {
-    bool f8 = stored == FX_F8E4M3 || stored == FX_F8E5M2;
+    bool f8 = stored == FX_F8E4M3 || stored == FX_F8E5M2 || stored == FX_GROUPF8;
 
     if (mode == FX_MODE_F32)
         return FX_F32;
-    if (fx_dtype_is_quant(stored))
+    if (fx_dtype_is_quant(stored) && !f8)
         return stored;
     if (mode == FX_MODE_BF16)
         return FX_BF16;

@@ -31,6 +31,29 @@
  *             x = d*sc * (q - 32), sc signed 8-bit
  *     IQ4_XS  | d | scales_h 2 | scales_l 4 | qs 128 |   8 sub-blocks of 32
  *             x = d*(sc-32) * table[q]
+ *     TQ1_0   | qs 48 | qh 4 | d |                        x = d * (t - 1), t a ternary digit
+ *     TQ2_0   | qs 64 | d |                               x = d * (q - 1), two bits
+ *
+ * Blocks of 256 with code books (grids.c): a code names the magnitudes of a group of
+ * 8 elements (IQ1, IQ2) or 4 (IQ3).  s is a 4-bit number (3-bit: IQ1).  "signs 7" are seven
+ * sign bits of 8 elements, the eighth being their parity.
+ *
+ *     IQ2_XXS | d | 8 x { codes 4 bytes | signs 7 x 4, s } |       x = d*(2s+1)/8 * m
+ *     IQ2_XS  | d | 32 x { code 9 bits, signs 7 } | s of 16 |     the same
+ *     IQ2_S   | d | code 8 bits x 32 | signs 32 | qh 8 | s of 16 | the same; upper two bits in qh
+ *     IQ3_XXS | d | codes 64 | 8 x { signs 7 x 4, s } |            x = d*(2s+1)/4 * m
+ *     IQ3_S   | d | code 8 bits x 64 | qh 8 | signs 32 | s 4 |      x = d*(2s+1) * m; ninth bit in qh
+ *     IQ1_S   | d | code 8 bits x 32 | qh 16 bits x 8 |            x = d*(2s+1) * (m + delta)
+ *             qh: 3 upper bits of each of 4 codes, s, sign of delta = 1/8
+ *     IQ1_M   | code 8 bits x 32 | qh 16 | scales 16 bits x 4 |    the same, s of 16, delta of 8
+ *             qh: 4 bits a code: its upper 3, sign of delta; d: the upper nibbles of the scales
+ *
+ * Blocks of 32 that no file holds: what the loader makes of checkpoints quantized by other
+ * tools, whose scales belong to groups of 32 or more columns (format/requant.h).  d is f32.
+ *
+ *     GROUP4  | d | zero | qs 16 |          x = d * (q - zero), nibbles in halves
+ *     GROUP8  | d | qs 32 |                 x = d * q, q signed
+ *     GROUPF8 | d | qs 32 |                 x = d * q, q in E4M3
  *
  * Where the quants of a K block lie:
  *
@@ -46,6 +69,11 @@
  *                   elem l + 64  ql[l]    high   qh[l] bits 4-5
  *                   elem l + 96  ql[l+32] high   qh[l] bits 6-7
  *     IQ4_XS      each sub-block's 16 bytes are laid out like Q4_0's.
+ *     TQ2_0       as Q2_K.
+ *     TQ1_0       a byte holds five digits, the most significant first, as a fraction of 256:
+ *                 digit n = (byte * 3^n mod 256) * 3 / 256.  Elements 0..159 are the digits of
+ *                 the first 32 bytes (32 first digits, 32 second ...), 160..239 those of the
+ *                 next 16, 240..255 four digits of each byte of qh.
  *
  * The 12 scale bytes of Q4_K and Q5_K (capital letters sc, small mn; A for sub-block 0):
  *
@@ -140,10 +168,83 @@ typedef struct fx_block_iq4_xs {
     uint8_t qs[128];
 } fx_block_iq4_xs;
 
+typedef struct fx_block_iq2_xxs {
+    uint16_t d;
+    uint8_t qs[64];
+} fx_block_iq2_xxs;
+
+typedef struct fx_block_iq2_xs {
+    uint16_t d;
+    uint16_t qs[32];
+    uint8_t scales[8];
+} fx_block_iq2_xs;
+
+typedef struct fx_block_iq2_s {
+    uint16_t d;
+    uint8_t qs[32];
+    uint8_t signs[32];
+    uint8_t qh[8];
+    uint8_t scales[8];
+} fx_block_iq2_s;
+
+typedef struct fx_block_iq3_xxs {
+    uint16_t d;
+    uint8_t qs[64];
+    uint8_t signs_scales[32];
+} fx_block_iq3_xxs;
+
+typedef struct fx_block_iq3_s {
+    uint16_t d;
+    uint8_t qs[64];
+    uint8_t qh[8];
+    uint8_t signs[32];
+    uint8_t scales[4];
+} fx_block_iq3_s;
+
+typedef struct fx_block_iq1_s {
+    uint16_t d;
+    uint8_t qs[32];
+    uint16_t qh[8];
+} fx_block_iq1_s;
+
+typedef struct fx_block_iq1_m {
+    uint8_t qs[32];
+    uint8_t qh[16];
+    uint8_t scales[8];
+} fx_block_iq1_m;
+
+typedef struct fx_block_tq1_0 {
+    uint8_t qs[48];
+    uint8_t qh[4];
+    uint16_t d;
+} fx_block_tq1_0;
+
+typedef struct fx_block_tq2_0 {
+    uint8_t qs[64];
+    uint16_t d;
+} fx_block_tq2_0;
+
 typedef struct fx_block_mxfp4 {
     uint8_t e;                   /* E8M0 */
     uint8_t qs[16];
 } fx_block_mxfp4;
+
+typedef struct fx_block_group4 {
+    float d;
+    uint8_t zero;
+    uint8_t unused[3];
+    uint8_t qs[16];
+} fx_block_group4;
+
+typedef struct fx_block_group8 {
+    float d;
+    int8_t qs[32];
+} fx_block_group8;
+
+typedef struct fx_block_groupf8 {
+    float d;
+    uint8_t qs[32];
+} fx_block_groupf8;
 
 _Static_assert(sizeof(fx_block_q4_0) == 18, "block size");
 _Static_assert(sizeof(fx_block_q4_1) == 20, "block size");
@@ -158,6 +259,18 @@ _Static_assert(sizeof(fx_block_q6_k) == 210, "block size");
 _Static_assert(sizeof(fx_block_iq4_nl) == 18, "block size");
 _Static_assert(sizeof(fx_block_iq4_xs) == 136, "block size");
 _Static_assert(sizeof(fx_block_mxfp4) == 17, "block size");
+_Static_assert(sizeof(fx_block_iq2_xxs) == 66, "block size");
+_Static_assert(sizeof(fx_block_iq2_xs) == 74, "block size");
+_Static_assert(sizeof(fx_block_iq2_s) == 82, "block size");
+_Static_assert(sizeof(fx_block_iq3_xxs) == 98, "block size");
+_Static_assert(sizeof(fx_block_iq3_s) == 110, "block size");
+_Static_assert(sizeof(fx_block_iq1_s) == 50, "block size");
+_Static_assert(sizeof(fx_block_iq1_m) == 56, "block size");
+_Static_assert(sizeof(fx_block_tq1_0) == 54, "block size");
+_Static_assert(sizeof(fx_block_tq2_0) == 66, "block size");
+_Static_assert(sizeof(fx_block_group4) == 24, "block size");
+_Static_assert(sizeof(fx_block_group8) == 36, "block size");
+_Static_assert(sizeof(fx_block_groupf8) == 36, "block size");
 
 /* sc and mn of sub-block j (0..7) of the 12 scale bytes of Q4_K and Q5_K. */
 static inline void fx_k4_scale(const uint8_t s[12], int j, uint8_t *sc, uint8_t *mn)
@@ -169,6 +282,25 @@ static inline void fx_k4_scale(const uint8_t s[12], int j, uint8_t *sc, uint8_t 
         *sc = (uint8_t)((s[j + 4] & 15) | (s[j - 4] >> 6 << 4));
         *mn = (uint8_t)((s[j + 4] >> 4) | (s[j] >> 6 << 4));
     }
+}
+
+/* The 6-bit scale of sub-block j (0..15) of Q3_K, before 32 is taken off. */
+static inline int fx_k3_scale(const uint8_t s[12], int j)
+{
+    int low = j < 8 ? s[j] & 15 : s[j - 8] >> 4;
+
+    return low | (s[8 + j % 4] >> (j / 4 * 2) & 3) << 4;
+}
+
+/* The ternary digit (0..2) of element i of a TQ1_0 block. */
+static inline int fx_tq1_digit(const fx_block_tq1_0 *b, int i)
+{
+    static const uint8_t power[5] = { 1, 3, 9, 27, 81 };
+    uint8_t byte = i < 160   ? (uint8_t)(b->qs[i % 32] * power[i / 32])
+                   : i < 240 ? (uint8_t)(b->qs[32 + i % 16] * power[(i - 160) / 16])
+                             : (uint8_t)(b->qh[i % 4] * power[(i - 240) / 4]);
+
+    return byte * 3 >> 8;
 }
 
 /* What the four bits of IQ4_NL and IQ4_XS stand for. */

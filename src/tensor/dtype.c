@@ -7,6 +7,7 @@
 #include "tensor/dtype.h"
 
 #include "tensor/blocks.h"
+#include "tensor/grids.h"
 
 #define PLAIN(name, type, flags) { name, 1, sizeof(type), sizeof(type), flags }
 #define BLOCK(name, elems, type, align) { name, elems, sizeof(type), align, FX_DT_QUANT }
@@ -42,6 +43,18 @@ const fx_dtype_row fx_dtype_rows[FX_DTYPE_COUNT] = {
     [FX_IQ4_NL] = BLOCK("iq4_nl", FX_QK, fx_block_iq4_nl, 2),
     [FX_IQ4_XS] = BLOCK("iq4_xs", FX_QK_K, fx_block_iq4_xs, 2),
     [FX_MXFP4] = BLOCK("mxfp4", FX_QK, fx_block_mxfp4, 1),
+    [FX_IQ1_S] = BLOCK("iq1_s", FX_QK_K, fx_block_iq1_s, 2),
+    [FX_IQ1_M] = BLOCK("iq1_m", FX_QK_K, fx_block_iq1_m, 1),
+    [FX_IQ2_XXS] = BLOCK("iq2_xxs", FX_QK_K, fx_block_iq2_xxs, 2),
+    [FX_IQ2_XS] = BLOCK("iq2_xs", FX_QK_K, fx_block_iq2_xs, 2),
+    [FX_IQ2_S] = BLOCK("iq2_s", FX_QK_K, fx_block_iq2_s, 2),
+    [FX_IQ3_XXS] = BLOCK("iq3_xxs", FX_QK_K, fx_block_iq3_xxs, 2),
+    [FX_IQ3_S] = BLOCK("iq3_s", FX_QK_K, fx_block_iq3_s, 2),
+    [FX_TQ1_0] = BLOCK("tq1_0", FX_QK_K, fx_block_tq1_0, 2),
+    [FX_TQ2_0] = BLOCK("tq2_0", FX_QK_K, fx_block_tq2_0, 2),
+    [FX_GROUP4] = BLOCK("group4", FX_QK, fx_block_group4, 4),
+    [FX_GROUP8] = BLOCK("group8", FX_QK, fx_block_group8, 4),
+    [FX_GROUPF8] = BLOCK("groupf8", FX_QK, fx_block_groupf8, 4),
     [FX_CHAIN] = { "chain", 1, 0, 1, 0 },
 };
 
@@ -305,21 +318,13 @@ static void row_q2_k(const void *src, float *dst, int64_t n)
     }
 }
 
-/* The 6-bit scale of sub-block j (0..15) of Q3_K, before 32 is taken off. */
-static int q3_k_scale(const uint8_t s[12], int j)
-{
-    int low = j < 8 ? s[j] & 15 : s[j - 8] >> 4;
-
-    return low | (s[8 + j % 4] >> (j / 4 * 2) & 3) << 4;
-}
-
 static void row_q3_k(const void *src, float *dst, int64_t n)
 {
     for (const fx_block_q3_k *b = src; n > 0; b++, dst += FX_QK_K, n -= FX_QK_K) {
         float d = fx_f16_to_f32(b->d);
 
         for (int i = 0; i < FX_QK_K; i++) {
-            float dl = d * (float)(q3_k_scale(b->scales, i / 16) - 32);
+            float dl = d * (float)(fx_k3_scale(b->scales, i / 16) - 32);
             int q = b->qs[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
             int high = b->hmask[i % 32] >> (i / 32) & 1;
 
@@ -386,18 +391,76 @@ static void row_q6_k(const void *src, float *dst, int64_t n)
     }
 }
 
-static void row_iq4_xs(const void *src, float *dst, int64_t n)
+static void row_tq1_0(const void *src, float *dst, int64_t n)
 {
-    for (const fx_block_iq4_xs *b = src; n > 0; b++, dst += FX_QK_K, n -= FX_QK_K) {
+    for (const fx_block_tq1_0 *b = src; n > 0; b++, dst += FX_QK_K, n -= FX_QK_K) {
         float d = fx_f16_to_f32(b->d);
 
-        for (int s = 0; s < 8; s++) {
-            int low = b->scales_l[s / 2] >> (s % 2 * 4) & 15;
-            int sc = low | (b->scales_h >> (2 * s) & 3) << 4;
+        for (int i = 0; i < FX_QK_K; i++)
+            dst[i] = d * (float)(fx_tq1_digit(b, i) - 1);
+    }
+}
 
-            table_block(b->qs + s * 16, d * (float)(sc - 32), fx_iq4_values, dst + s * 32);
+static void row_tq2_0(const void *src, float *dst, int64_t n)
+{
+    for (const fx_block_tq2_0 *b = src; n > 0; b++, dst += FX_QK_K, n -= FX_QK_K) {
+        float d = fx_f16_to_f32(b->d);
+
+        for (int i = 0; i < FX_QK_K; i++)
+            dst[i] = d * (float)((b->qs[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) - 1);
+    }
+}
+
+/* ---- Blocks of 256 with code books ------------------------------------------------------------ */
+
+static void grid_row(fx_dtype t, const void *src, float *dst, int64_t n)
+{
+    size_t bytes = fx_dtype_rows[t].block_bytes;
+    fx_grid_block b;
+
+    for (const uint8_t *p = src; n > 0; p += bytes, dst += FX_QK_K, n -= FX_QK_K) {
+        fx_grid_expand(t, p, &b);
+        for (int i = 0; i < FX_QK_K; i++) {
+            float dl = b.d * b.factor * (float)b.scale[i / 16];
+
+            dst[i] = dl * (float)b.v[i];
         }
     }
+}
+
+#define GRID_ROW(T, t) static void row_##t(const void *src, float *dst, int64_t n) { grid_row(FX_##T, src, dst, n); }
+GRID_ROW(IQ4_XS, iq4_xs)
+GRID_ROW(IQ1_S, iq1_s)
+GRID_ROW(IQ1_M, iq1_m)
+GRID_ROW(IQ2_XXS, iq2_xxs)
+GRID_ROW(IQ2_XS, iq2_xs)
+GRID_ROW(IQ2_S, iq2_s)
+GRID_ROW(IQ3_XXS, iq3_xxs)
+GRID_ROW(IQ3_S, iq3_s)
+
+/* ---- Blocks of 32 that only memory holds ------------------------------------------------------- */
+
+static void row_group4(const void *src, float *dst, int64_t n)
+{
+    for (const fx_block_group4 *b = src; n > 0; b++, dst += FX_QK, n -= FX_QK)
+        for (int i = 0; i < 16; i++) {
+            dst[i] = b->d * (float)((b->qs[i] & 15) - b->zero);
+            dst[i + 16] = b->d * (float)((b->qs[i] >> 4) - b->zero);
+        }
+}
+
+static void row_group8(const void *src, float *dst, int64_t n)
+{
+    for (const fx_block_group8 *b = src; n > 0; b++, dst += FX_QK, n -= FX_QK)
+        for (int i = 0; i < FX_QK; i++)
+            dst[i] = b->d * (float)b->qs[i];
+}
+
+static void row_groupf8(const void *src, float *dst, int64_t n)
+{
+    for (const fx_block_groupf8 *b = src; n > 0; b++, dst += FX_QK, n -= FX_QK)
+        for (int i = 0; i < FX_QK; i++)
+            dst[i] = b->d * fx_f8e4m3_to_f32(b->qs[i]);
 }
 
 /* ---- Dispatch ------------------------------------------------------------------------------- */
@@ -409,7 +472,11 @@ static void (*const row_functions[FX_DTYPE_COUNT])(const void *, float *, int64_
     [FX_Q5_1] = row_q5_1,     [FX_Q8_0] = row_q8_0,     [FX_Q2_K] = row_q2_k,
     [FX_Q3_K] = row_q3_k,     [FX_Q4_K] = row_q4_k,     [FX_Q5_K] = row_q5_k,
     [FX_Q6_K] = row_q6_k,     [FX_IQ4_NL] = row_iq4_nl, [FX_IQ4_XS] = row_iq4_xs,
-    [FX_MXFP4] = row_mxfp4,
+    [FX_MXFP4] = row_mxfp4,   [FX_IQ1_S] = row_iq1_s,   [FX_IQ1_M] = row_iq1_m,
+    [FX_IQ2_XXS] = row_iq2_xxs, [FX_IQ2_XS] = row_iq2_xs, [FX_IQ2_S] = row_iq2_s,
+    [FX_IQ3_XXS] = row_iq3_xxs, [FX_IQ3_S] = row_iq3_s, [FX_TQ1_0] = row_tq1_0,
+    [FX_TQ2_0] = row_tq2_0,   [FX_GROUP4] = row_group4, [FX_GROUP8] = row_group8,
+    [FX_GROUPF8] = row_groupf8,
 };
 
 bool fx_dequantize_supports(fx_dtype t)

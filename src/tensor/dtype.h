@@ -26,6 +26,9 @@ typedef enum fx_dtype {
     FX_Q4_0, FX_Q4_1, FX_Q5_0, FX_Q5_1, FX_Q8_0,
     FX_Q2_K, FX_Q3_K, FX_Q4_K, FX_Q5_K, FX_Q6_K,
     FX_IQ4_NL, FX_IQ4_XS, FX_MXFP4,
+    FX_IQ1_S, FX_IQ1_M, FX_IQ2_XXS, FX_IQ2_XS, FX_IQ2_S, FX_IQ3_XXS, FX_IQ3_S,
+    FX_TQ1_0, FX_TQ2_0,
+    FX_GROUP4, FX_GROUP8, FX_GROUPF8,   /* in memory only: blocks.h */
     FX_CHAIN,                    /* no data: orders side effects in graphs */
     FX_DTYPE_COUNT
 } fx_dtype;

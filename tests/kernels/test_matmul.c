@@ -38,12 +38,32 @@ typedef struct problem {
     float *y0;                           /* [rows][n] each row computed alone */
 } problem;
 
+static void put_f32(uint8_t *p, float v) { memcpy(p, &v, 4); }
+
+/* Scales that aren't f16 numbers at a fixed place. */
+static void random_scale(fx_dtype type, uint8_t *block)
+{
+    uint16_t h = fx_f32_to_f16(uniform() * 0.01f);
+
+    if (type == FX_MXFP4)
+        block[0] = (uint8_t)(120 + random32() % 6);
+    for (int i = 0; type == FX_IQ1_M && i < 4; i++)
+        block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (h >> 4 * i & 15) << 4);
+    if (type == FX_GROUP4 || type == FX_GROUP8)
+        put_f32(block, uniform() * 0.01f);
+    if (type == FX_GROUP4)
+        block[4] &= 15;
+}
+
 /* Random blocks whose f16 fields are small numbers; every other bit is free. */
 static void random_row(fx_dtype type, uint8_t *row, int64_t k)
 {
     static const struct { fx_dtype type; int at[2]; } halves[] = {
         { FX_Q4_0, { 0, -1 } }, { FX_Q4_1, { 0, 2 } }, { FX_Q5_0, { 0, -1 } }, { FX_Q5_1, { 0, 2 } },
         { FX_Q8_0, { 0, -1 } }, { FX_Q4_K, { 0, 2 } }, { FX_Q5_K, { 0, 2 } }, { FX_Q6_K, { 208, -1 } },
+        { FX_Q2_K, { 80, 82 } }, { FX_Q3_K, { 108, -1 } }, { FX_IQ4_NL, { 0, -1 } }, { FX_IQ4_XS, { 0, -1 } },
+        { FX_IQ1_S, { 0, -1 } }, { FX_IQ2_XXS, { 0, -1 } }, { FX_IQ2_XS, { 0, -1 } }, { FX_IQ2_S, { 0, -1 } },
+        { FX_IQ3_XXS, { 0, -1 } }, { FX_IQ3_S, { 0, -1 } }, { FX_TQ1_0, { 52, -1 } }, { FX_TQ2_0, { 64, -1 } },
     };
     size_t bytes = fx_dtype_row_bytes(type, k), block = fx_dtype_rows[type].block_bytes;
 
@@ -65,6 +85,8 @@ static void random_row(fx_dtype type, uint8_t *row, int64_t k)
 
                 memcpy(row + b + halves[t].at[i], &h, 2);
             }
+    for (size_t b = 0; fx_dtype_is_quant(type) && b < bytes; b += block)
+        random_scale(type, row + b);
 }
 
 static void make_weights(problem *p)
@@ -378,7 +400,9 @@ TEST(find_takes_whole_blocks_only)
         { FX_F32, FX_ACT_F32, 1, true },    { FX_F16, FX_ACT_F32, 7, true },    { FX_BF16, FX_ACT_F32, 577, true },
         { FX_F32, FX_ACT_F32, 0, false },   { FX_F32, FX_ACT_Q8, 32, false },   { FX_Q4_0, FX_ACT_Q8, 32, true },
         { FX_Q4_0, FX_ACT_Q8, 48, false },  { FX_Q4_0, FX_ACT_F32, 32, false }, { FX_Q4_K, FX_ACT_Q8, 256, true },
-        { FX_Q4_K, FX_ACT_Q8, 288, false }, { FX_Q6_K, FX_ACT_Q8, 512, true },  { FX_I8, FX_ACT_F32, 32, false },
+        { FX_Q4_K, FX_ACT_Q8, 288, false }, { FX_Q6_K, FX_ACT_Q8, 512, true },
+        { FX_IQ1_M, FX_ACT_Q8, 256, true },  { FX_TQ1_0, FX_ACT_Q8, 256, true }, { FX_GROUP4, FX_ACT_Q8, 96, true },
+         { FX_I8, FX_ACT_F32, 32, false },
     };
     static const fx_cpu_level levels[] = { FX_CPU_SCALAR, FX_CPU_AVX2, FX_CPU_AVX512, FX_CPU_NEON };
 

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "tensor/blocks.h"
 #include "tensor/dtype.h"
+#include "tensor/grids.h"
 
 TEST(names_go_both_ways)
 {
@@ -44,7 +45,8 @@ TEST(row_bytes)
         { FX_Q4_0, 576, 324 },     { FX_Q4_1, 32, 20 },       { FX_Q5_0, 64, 44 },     { FX_Q5_1, 32, 24 },
         { FX_Q8_0, 64, 68 },       { FX_Q2_K, 256, 84 },      { FX_Q3_K, 512, 220 },   { FX_Q4_K, 256, 144 },
         { FX_Q5_K, 256, 176 },     { FX_Q6_K, 256, 210 },     { FX_IQ4_NL, 32, 18 },   { FX_IQ4_XS, 256, 136 },
-        { FX_MXFP4, 32, 17 },      { FX_F32, -1, FX_ROW_BAD }, { FX_Q4_0, 33, FX_ROW_BAD },
+        { FX_MXFP4, 32, 17 },      { FX_IQ2_XS, 256, 74 },    { FX_TQ1_0, 512, 108 },   { FX_GROUP4, 64, 48 },
+             { FX_F32, -1, FX_ROW_BAD }, { FX_Q4_0, 33, FX_ROW_BAD },
         { FX_Q6_K, 128, FX_ROW_BAD }, { FX_CHAIN, 1, FX_ROW_BAD }, { FX_CHAIN, 0, FX_ROW_BAD },
         { FX_F64, INT64_MAX, FX_ROW_BAD }, { FX_F32, INT64_MAX / 2, FX_ROW_BAD }, { FX_U8, INT64_MAX, INT64_MAX },
         { FX_DTYPE_COUNT, 1, FX_ROW_BAD },
@@ -75,11 +77,11 @@ static uint32_t u32_at(const char *p)
     return u;
 }
 
-TEST(dequantized_bits_are_ggufs)
+static void check_dequantized(const char *file, int n_types)
 {
     static uint64_t src[8192 / 8];
     static float dst[2048];
-    fx_buf b = data("dequant.bin");
+    fx_buf b = data(file);
     int types = 0;
 
     for (size_t at = 0; at + 24 <= b.n; types++) {
@@ -98,8 +100,63 @@ TEST(dequantized_bits_are_ggufs)
             FXTEST_FAIL("%s differs", p);
         at += 24 + bytes + n * 4;
     }
-    CHECK_EQ_I64(types, 16);
+    CHECK_EQ_I64(types, n_types);
     fx_buf_done(&b);
+}
+
+TEST(dequantized_bits_are_ggufs)
+{
+    check_dequantized("dequant.bin", 16);
+    check_dequantized("dequant_grids.bin", 10);
+}
+
+/* The integers of a type are those that its blocks can hold. */
+TEST(grid_values)
+{
+    static const fx_dtype types[] = { FX_IQ1_S, FX_IQ1_M, FX_IQ2_XXS, FX_IQ2_XS, FX_IQ2_S, FX_IQ3_XXS, FX_IQ3_S, FX_IQ4_XS };
+    uint64_t bytes[32];
+    uint8_t *raw = (uint8_t *)bytes;
+    fx_grid_block b;
+
+    for (size_t t = 0; t < FX_COUNT(types); t++) {
+        const int8_t *values = fx_grid_values(types[t]);
+        bool seen[256] = { false };
+
+        for (int rep = 0; rep < 200; rep++) {
+            for (size_t i = 0; i < sizeof(bytes); i++)
+                raw[i] = (uint8_t)(rep * 57 + (int)i * (rep | 1) * 31 + (int)(i * i) % 251 + (int)i / 7 * rep);
+            fx_grid_expand(types[t], raw, &b);
+            for (int i = 0; i < 256; i++) {
+                CHECK(memchr(values, b.v[i], 16));
+                CHECK(i % 2 == 0 || fx_grid_scales_16(types[t]) || b.scale[i / 32 * 2] == b.scale[i / 32 * 2 + 1]);
+                seen[(uint8_t)b.v[i]] = true;
+            }
+        }
+        for (int i = 0; i < 16; i++)
+            CHECK(seen[(uint8_t)values[i]]);
+    }
+    CHECK(!fx_grid_has(FX_Q4_0) && !fx_grid_has(FX_DTYPE_COUNT));
+}
+
+TEST(group_blocks)
+{
+    fx_block_group4 a = { .d = 0.5f, .zero = 7 };
+    fx_block_group8 b = { .d = -0.25f };
+    fx_block_groupf8 c = { .d = 2 };
+    float x[32];
+
+    for (int i = 0; i < 16; i++)
+        a.qs[i] = (uint8_t)(i | (15 - i) << 4);
+    fx_dequantize_row(FX_GROUP4, &a, x, 32);
+    CHECK(x[0] == -3.5f && x[15] == 4 && x[16] == 4 && x[31] == -3.5f);
+    b.qs[3] = -128;
+    b.qs[31] = 127;
+    fx_dequantize_row(FX_GROUP8, &b, x, 32);
+    CHECK(x[3] == 32 && x[31] == -31.75f && x[4] == 0);
+    c.qs[0] = 0x7e;                  /* 448 */
+    c.qs[1] = 0x81;                  /* -2^-9 */
+    fx_dequantize_row(FX_GROUPF8, &c, x, 32);
+    CHECK(x[0] == 896 && x[1] == -0x1p-8f && x[2] == 0);
 }
 
 TEST(no_conversion_of_integers)

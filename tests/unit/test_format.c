@@ -313,7 +313,7 @@ static void bad_dim(fx_buf *b) { plain_tensor(b, 0, 0, (uint64_t)1 << 63); }
 static void bad_bytes(fx_buf *b) { plain_tensor(b, 28, 0, (uint64_t)1 << 61); }
 static void bad_block(fx_buf *b) { plain_tensor(b, 2, 0, 33); }
 static void bad_type_number(fx_buf *b) { plain_tensor(b, 999, 0, 4); }
-static void bad_type_unsupported(fx_buf *b) { plain_tensor(b, 16, 0, 256); }
+static void bad_type_unsupported(fx_buf *b) { plain_tensor(b, 15, 0, 292); }
 static void bad_type_dropped(fx_buf *b) { plain_tensor(b, 4, 0, 32); }
 static void bad_offset(fx_buf *b) { plain_tensor(b, 0, 4, 4); }
 static void bad_offset_far(fx_buf *b) { plain_tensor(b, 0, UINT64_MAX - 31, 4); }
@@ -351,7 +351,7 @@ static const struct {
     { bad_bytes, FORNAX_EFORMAT, "expected a size below 2^63" },
     { bad_block, FORNAX_EFORMAT, "multiple of 32 elements (type q4_0), found 33" },
     { bad_type_number, FORNAX_EFORMAT, "found 999" },
-    { bad_type_unsupported, FORNAX_EUNSUP, "tensor w: GGML type IQ2_XXS (16) is not supported" },
+    { bad_type_unsupported, FORNAX_EUNSUP, "tensor w: GGML type Q8_K (15) is not supported" },
     { bad_type_dropped, FORNAX_EUNSUP, "Q4_2 (4)" },
     { bad_offset, FORNAX_EFORMAT, "multiple of 32, found 4" },
     { bad_offset_far, FORNAX_EFORMAT, "expected its data within" },

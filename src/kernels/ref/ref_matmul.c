@@ -10,6 +10,7 @@
 #include "kernels/matmul_set.h"
 #include "kernels/pack.h"
 #include "kernels/quant.h"
+#include "tensor/blocks.h"
 
 typedef void (*tile_fn)(const fx_matmul_args *a, const uint8_t *tile, int64_t row, float out[FX_TILE]);
 
@@ -64,6 +65,10 @@ static int code(const uint8_t *quants, int bits, int lane, int k)
 
     if (bits == 8)
         return quants[g * 64 + at];
+    if (bits <= 3) {
+        v = quants[g % 2 * 64 + at] >> g / 2 * 2 & 3;
+        return bits == 3 ? v | (quants[128 + at] >> g & 1) << 2 : v;
+    }
     v = quants[g % 4 * 64 + at] >> g / 4 * 4 & 15;
     if (bits == 5)
         v |= (quants[256 + at] >> g & 1) << 4;
@@ -72,33 +77,72 @@ static int code(const uint8_t *quants, int bits, int lane, int k)
     return v;
 }
 
-/* Sums of q * code over the two halves of a block; xq: word 0 of the row's block. */
-static void dot_codes(const uint8_t *quants, int bits, int lane, const uint32_t *xq, int width, int32_t sum[2])
+/* What a code stands for, where it is looked up: a value + 128. */
+static int looked_up(const fx_pack *p, const uint8_t *super, int v)
+{
+    switch (p->table) {
+    case FX_PACK_IQ4: return fx_iq4_values[v] + 128;
+    case FX_PACK_MXFP4: return fx_mxfp4_values[v] + 128;
+    case FX_PACK_IN_TILE: return super[p->d_at + FX_PACK_TABLE_AT + v];
+    default: return v;
+    }
+}
+
+/* Sums of q * code over the two halves of block i; xq: word 0 of the row's block. */
+static void dot_codes(const fx_pack *p, const uint8_t *super, int i, int lane, const uint32_t *xq, int width,
+                      int32_t sum[2])
 {
     sum[0] = sum[1] = 0;
     for (int k = 0; k < 32; k++) {
         int8_t q = (int8_t)(xq[k / 4 * width] >> k % 4 * 8);
 
-        sum[k / 16] += q * code(quants, bits, lane, k);
+        sum[k / 16] += q * looked_up(p, super, code(super + i * p->quant_bytes, p->bits, lane, k));
     }
 }
 
 static double f16_at(const uint8_t *p, int lane) { return fx_f16_to_f32(load16(p + lane * 2)); }
+
+static float f32_at(const uint8_t *p, int i)
+{
+    float v;
+
+    memcpy(&v, p + i * 4, 4);
+    return v;
+}
+
+/* A block's own d. */
+static double scale_at(const fx_pack *p, const uint8_t *s, int lane)
+{
+    if (p->scale == FX_PACK_F32)
+        return f32_at(s, lane);
+    return p->scale == FX_PACK_BF16 ? fx_bf16_to_f32(load16(s + lane * 2)) : f16_at(s, lane);
+}
+
+/* The super block's d, with the factor of types that have one in the tile. */
+static double super_scale(const fx_pack *p, const uint8_t *d, int lane)
+{
+    return p->table == FX_PACK_IN_TILE ? f16_at(d, lane) * f32_at(d + FX_PACK_FACTOR_AT, 0) : f16_at(d, lane);
+}
 
 /* A block's sum over k of q * w, from its integer sums (dot) and the negated sums of q (neg: all, k < 16). */
 static double block_value(const fx_pack *p, const uint8_t *super, int i, int lane, const int32_t dot[2],
                           const int32_t neg[2])
 {
     const uint8_t *s = super + p->scales_at + i * p->scale_bytes, *d = super + p->d_at;
-    double bias = 1 << p->bias_shift;
+    double bias = 1 << p->bias_shift, all = dot[0] + dot[1], neg2 = neg[0] - neg[1];
 
     switch (p->form) {
-    case FX_PACK_D: return f16_at(s, lane) * (dot[0] + dot[1] + bias * neg[0]);
-    case FX_PACK_DM: return f16_at(s, lane) * (dot[0] + dot[1]) - f16_at(s + 32, lane) * neg[0];
-    case FX_PACK_K: return f16_at(d, lane) * s[lane] * (dot[0] + dot[1]) + f16_at(d + 32, lane) * s[16 + lane] * neg[0];
+    case FX_PACK_D: return scale_at(p, s, lane) * (all + bias * neg[0]);
+    case FX_PACK_DM: return f16_at(s, lane) * all - f16_at(s + 32, lane) * neg[0];
+    case FX_PACK_DZ: return scale_at(p, s, lane) * (all + (double)d[i * 16 + lane] * neg[0]);
+    case FX_PACK_K: return f16_at(d, lane) * s[lane] * all + f16_at(d + 32, lane) * s[16 + lane] * neg[0];
+    case FX_PACK_KS: return super_scale(p, d, lane) * (int8_t)s[lane] * (all + bias * neg[0]);
+    case FX_PACK_K16M:
+        return f16_at(d, lane) * ((s[lane] & 15) * dot[0] + (s[16 + lane] & 15) * dot[1]) +
+               f16_at(d + 32, lane) * ((s[lane] >> 4) * neg[1] + (s[16 + lane] >> 4) * neg2);
     default:
-        return f16_at(d, lane) * ((int8_t)s[lane] * (dot[0] + bias * neg[1]) +
-                                  (int8_t)s[16 + lane] * (dot[1] + bias * (neg[0] - neg[1])));
+        return super_scale(p, d, lane) * ((int8_t)s[lane] * (dot[0] + bias * neg[1]) +
+                                          (int8_t)s[16 + lane] * (dot[1] + bias * neg2));
     }
 }
 
@@ -116,7 +160,7 @@ static void dot_quant(const fx_matmul_args *a, const uint8_t *tile, int64_t row,
             int i = (int)(b % p.blocks);
             int32_t dot[2], neg[2] = { (int32_t)x[9 * at.width], (int32_t)x[10 * at.width] };
 
-            dot_codes(super + i * p.quant_bytes, p.bits, lane, x, at.width, dot);
+            dot_codes(&p, super, i, lane, x, at.width, dot);
             sum += (double)fx_f32_of_bits(x[8 * at.width]) * block_value(&p, super, i, lane, dot, neg);
         }
         out[lane] = (float)sum;
@@ -168,7 +212,10 @@ FX_PACK_QUANT(REF_RUN)
 
 #define ROW(T, t, act) \
     { FX_##T, act, FX_CPU_SCALAR, NULL, "matmul_" #t "_ref", fx_pack_tile_bytes_##t, fx_pack_tile_##t, run_##t, NULL },
+#define ROW_SHARED(T, t, as)                                                                               \
+    { FX_##T, FX_ACT_Q8, FX_CPU_SCALAR, NULL, "matmul_" #t "_ref", fx_pack_tile_bytes_##t, fx_pack_tile_##t, \
+      run_##as, NULL },
 #define ROW_PLAIN(T, t) ROW(T, t, FX_ACT_F32)
 #define ROW_QUANT(T, t) ROW(T, t, FX_ACT_Q8)
-static const fx_matmul_kernel rows[] = { FX_PACK_PLAIN(ROW_PLAIN) FX_PACK_QUANT(ROW_QUANT) };
+static const fx_matmul_kernel rows[] = { FX_PACK_PLAIN(ROW_PLAIN) FX_PACK_QUANT(ROW_QUANT) FX_PACK_SHARED(ROW_SHARED) };
 const fx_matmul_set fx_matmul_ref = { rows, FX_COUNT(rows) };
