@@ -476,7 +476,7 @@ bool fx_value_is_const(const fx_value *v)
     if (fx_op_rows[v->def->code].flags & FX_OPF_CONST)
         return true;
     if (v->def->code != FX_OP_CAST && v->def->code != FX_OP_CONCAT && v->def->code != FX_OP_SLICE &&
-        v->def->code != FX_OP_RESHAPE)
+        v->def->code != FX_OP_RESHAPE && v->def->code != FX_OP_ROWS && v->def->code != FX_OP_TRANSPOSE)
         return false;
     for (int i = 0; i < v->def->n_in; i++) {
         if (!fx_value_is_const(v->def->in[i].value))

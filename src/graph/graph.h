@@ -214,7 +214,7 @@ int fx_value_uses(const fx_value *v);                              /* how many *
 static inline bool fx_single_use(const fx_value *v) { return v->uses && !v->uses->next; }
 /* Whether a comes before b; both in one block. */
 bool fx_op_before(fx_op *a, fx_op *b);
-/* A weight, a constant, or made of nothing but such by cast, concat, slice or reshape. */
+/* A weight, a constant, or made of nothing but such by cast, concat, slice, rows, transpose or reshape. */
 bool fx_value_is_const(const fx_value *v);
 /* "blk.0.attn_q", or the opcode where there is no name. */
 fx_str fx_op_label(const fx_op *op);

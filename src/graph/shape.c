@@ -176,6 +176,15 @@ static bool rule_pair(fx_module *m, fx_op *op)
     return set_out(op, 0, *in_type(op, 0));
 }
 
+static bool rule_clamp(fx_module *m, fx_op *op)
+{
+    double limit = fx_op_f(op, FX_A_LIMIT);
+
+    if (!(limit > 0 && isfinite(limit)))
+        return bad(m, op, "limit must be a positive number");
+    return rule_same(m, op);
+}
+
 static bool rule_cast(fx_module *m, fx_op *op)
 {
     fx_type y = *in_type(op, 0);
@@ -220,6 +229,28 @@ static bool norm_fits(fx_module *m, const fx_op *op, const fx_type *x, const fx_
 static bool rule_norm(fx_module *m, fx_op *op)
 {
     return norm_fits(m, op, in_type(op, 0), in_type(op, 1), true) && set_out(op, 0, *in_type(op, 0));
+}
+
+/* w or b of a layer norm: as long as a group or as all columns. */
+static bool is_norm_vector(const fx_type *v, int64_t cols, int64_t groups)
+{
+    return !v || (v->rank == 1 && v->dtype < FX_DTYPE_COUNT && fx_dtype_is_float(v->dtype) &&
+                  (fx_dim_eq(v->dim[0], fx_dim_of(cols)) || fx_dim_eq(v->dim[0], fx_dim_of(cols / groups))));
+}
+
+static bool rule_layernorm(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *w = in_type(op, 1), *b = in_type(op, 2);
+    int64_t groups = fx_op_i(op, FX_A_GROUPS);
+    fx_dim cols = fx_type_last(x);
+
+    if (!is_rows(x, FX_F32) || !fx_dim_is_static(cols) || groups < 1 || cols.n % groups)
+        return bad(m, op, "expected f32 rows of whole groups");
+    if (!is_norm_vector(w, cols.n, groups) || !is_norm_vector(b, cols.n, groups))
+        return bad(m, op, "w and b must be floats, as many as a group or all groups have columns");
+    if (!in_range(fx_op_f(op, FX_A_EPS), 0, 1e9) || !isfinite(fx_op_f(op, FX_A_OFFSET)))
+        return bad(m, op, "eps must be a number >= 0, offset a finite one");
+    return set_out(op, 0, *x);
 }
 
 static bool rule_add_norm(fx_module *m, fx_op *op)
@@ -313,6 +344,39 @@ static bool rule_slice(fx_module *m, fx_op *op)
     if (start < 0 || n < 1 || start > y.dim[y.rank - 1].n || n > y.dim[y.rank - 1].n - start)
         return bad(m, op, "start and length leave the last axis");
     y.dim[y.rank - 1] = fx_dim_of(n);
+    return set_out(op, 0, y);
+}
+
+/* Rows of a weight; the last row must be one of w's. */
+static bool rule_rows(fx_module *m, fx_op *op)
+{
+    fx_type y = *in_type(op, 0);
+    int64_t start = fx_op_i(op, FX_A_START), n = fx_op_i(op, FX_A_LENGTH), run = fx_op_i(op, FX_A_RUN);
+    int64_t stride = fx_op_i(op, FX_A_STRIDE), last;
+
+    run = run ? run : n;
+    stride = stride ? stride : run;
+    if (y.rank < 1 || y.rank > 2 || !is_weight_dtype(y.dtype) || !fx_dim_is_static(y.dim[0]) ||
+        (y.rank == 1 && fx_dtype_is_quant(y.dtype)))
+        return bad(m, op, "expected weights of one or two axes");
+    if (start < 0 || n < 1 || run < 1 || stride < run || n > y.dim[0].n || stride > y.dim[0].n || start > y.dim[0].n)
+        return bad(m, op, "its numbers are out of range");
+    last = start + (n - 1) / run * stride + (n - 1) % run;
+    if (last >= y.dim[0].n)
+        return bad(m, op, "its rows leave w");
+    y.dim[0] = fx_dim_of(n);
+    return set_out(op, 0, y);
+}
+
+static bool rule_transpose(fx_module *m, fx_op *op)
+{
+    fx_type y = *in_type(op, 0);
+    fx_dim rows = y.dim[0];
+
+    if (y.rank != 2 || y.dtype >= FX_DTYPE_COUNT || !fx_dtype_is_float(y.dtype))
+        return bad(m, op, "expected floats of two axes");
+    y.dim[0] = y.dim[1];
+    y.dim[1] = rows;
     return set_out(op, 0, y);
 }
 
@@ -455,6 +519,8 @@ static bool rule_attend(fx_module *m, fx_op *op)
         return false;
     if (!is_heads(q, heads, fx_op_i(op, FX_A_HEAD_DIM)) || !is_chain(in_type(op, 1)))
         return bad(m, op, "expected q as f32 rows of heads * head_dim columns, and a chain");
+    if (in_type(op, 2) && (in_type(op, 2)->dtype != FX_F32 || !is_vec(in_type(op, 2), fx_dim_of(heads))))
+        return bad(m, op, "slopes must be f32[heads]");
     if (!isfinite(fx_op_f(op, FX_A_SCALE)) || !in_range(fx_op_f(op, FX_A_SOFTCAP), 0, 1e9) ||
         fx_op_i(op, FX_A_WINDOW) < 0 || fx_op_i(op, FX_A_WINDOW) > INT32_MAX)
         return bad(m, op, "scale, softcap or window out of range");
@@ -481,8 +547,10 @@ static bool rule_rope_store(fx_module *m, fx_op *op)
         return bad(m, op, "expected q, k and v as f32 of the same rows in whole heads, and a chain");
     if (!head_norm_fits(in_type(op, 3), dim) || !head_norm_fits(in_type(op, 4), dim))
         return bad(m, op, "q_norm and k_norm must be vectors of head_dim floats");
-    if (!in_range(fx_op_f(op, FX_A_EPS), 0, 1e9))
-        return bad(m, op, "eps must be a number >= 0");
+    if (!in_range(fx_op_f(op, FX_A_EPS), 0, 1e9) || !isfinite(fx_op_f(op, FX_A_OFFSET)))
+        return bad(m, op, "eps must be a number >= 0, offset a finite one");
+    if (!in_range((double)fx_op_i(op, FX_A_NORM_LAST), 0, 1))
+        return bad(m, op, "norm_last must be 0 or 1");
     return set_out(op, 0, *q) && set_out(op, 1, fx_type0(FX_CHAIN));
 }
 

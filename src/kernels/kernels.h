@@ -20,11 +20,13 @@
 typedef enum fx_kernel_op {
     FX_K_EMBED,        /* fx_embed_args       task: a row        */
     FX_K_RMSNORM,      /* fx_rmsnorm_args     task: see tasks()  */
+    FX_K_LAYERNORM,    /* fx_layernorm_args   task: a row        */
     FX_K_QUANT,        /* fx_quant_args       task: see tasks()  */
     FX_K_ROPE_STORE,   /* fx_rope_store_args  task: a row        */
     FX_K_ATTEND,       /* fx_attend_args      task: see tasks()  */
     FX_K_GATHER,       /* fx_gather_args      task: a row        */
-    FX_K_ADD, FX_K_MUL, FX_K_SCALE, FX_K_SILU, FX_K_GELU, FX_K_GELU_TANH, FX_K_RELU, FX_K_SIGMOID, FX_K_TANH,
+    FX_K_ADD, FX_K_MUL, FX_K_SCALE, FX_K_SILU, FX_K_GELU, FX_K_GELU_TANH, FX_K_RELU, FX_K_RELU2,
+    FX_K_CLAMP, FX_K_SIGMOID, FX_K_TANH,
     FX_K_SWIGLU,       /* fx_map_args: silu(a) * b */
     FX_K_SOFTMAX,      /* fx_softmax_args     task: a row        */
     FX_K_OPS

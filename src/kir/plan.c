@@ -8,6 +8,7 @@
 static const char *const launch_names[FX_L_OPS] = {
     [FX_L_EMBED] = "embed",
     [FX_L_RMSNORM] = "rmsnorm",
+    [FX_L_LAYERNORM] = "layernorm",
     [FX_L_QUANT] = "quant",
     [FX_L_MATMUL] = "matmul",
     [FX_L_ROPE_STORE] = "rope_store",
@@ -20,6 +21,8 @@ static const char *const launch_names[FX_L_OPS] = {
     [FX_L_GELU] = "gelu",
     [FX_L_GELU_TANH] = "gelu_tanh",
     [FX_L_RELU] = "relu",
+    [FX_L_RELU2] = "relu2",
+    [FX_L_CLAMP] = "clamp",
     [FX_L_SIGMOID] = "sigmoid",
     [FX_L_TANH] = "tanh",
     [FX_L_SWIGLU] = "swiglu",
@@ -109,6 +112,18 @@ fx_status fx_plan_layout(fx_plan *p, const fx_mem *mem, int64_t max_rows, int64_
 
 /* ---- Text ---------------------------------------------------------------------------------- */
 
+/* " rows 16+16/48*4", " transposed" */
+static void print_part(const fx_plan_part *t, fx_buf *out)
+{
+    if (t->transposed)
+        fx_buf_puts(out, " transposed");
+    if (!t->rows)
+        return;
+    fx_buf_printf(out, " rows %lld+%lld", (long long)t->start, (long long)t->run);
+    if (t->run != t->rows)
+        fx_buf_printf(out, "/%lld*%lld", (long long)t->stride, (long long)(t->rows / t->run));
+}
+
 static void print_ref(const fx_plan *p, const fx_ref *r, fx_buf *out)
 {
     switch (r->kind) {
@@ -130,6 +145,8 @@ static void print_ref(const fx_plan *p, const fx_ref *r, fx_buf *out)
         fx_buf_printf(out, "%.*s", FX_STR_ARG(w->name));
         if (w->use != FX_USE_VECTOR)
             fx_buf_printf(out, "[%lld,%lld]", (long long)w->rows, (long long)w->cols);
+        for (int32_t i = 0; i < w->n_src; i++)
+            print_part(&w->part[i], out);
         if (w->paired)
             fx_buf_puts(out, " paired");
         if (w->use != FX_USE_VECTOR && w->dtype != FX_DTYPE_COUNT)
@@ -169,9 +186,18 @@ static void print_args(const fx_launch *l, fx_buf *out)
         if (l->args.rmsnorm.n_groups != 1)
             put(out, "groups", (float)l->args.rmsnorm.n_groups);
         break;
+    case FX_L_LAYERNORM:
+        put(out, "eps", l->args.layernorm.eps);
+        if (l->args.layernorm.w_offset != 0)
+            put(out, "offset", l->args.layernorm.w_offset);
+        if (l->args.layernorm.n_groups != 1)
+            put(out, "groups", (float)l->args.layernorm.n_groups);
+        break;
     case FX_L_EMBED:
         if (l->args.embed.scale != 1)
             put(out, "scale", l->args.embed.scale);
+        if (l->args.embed.by_position)
+            fx_buf_puts(out, " by position");
         break;
     case FX_L_MATMUL:
         if (l->args.matmul.epi.scale != 1)
@@ -183,6 +209,10 @@ static void print_args(const fx_launch *l, fx_buf *out)
                       l->args.rope_store.style == FX_ROPE_PAIRS ? " pairs" : "");
         if (l->args.rope_store.attn_scale != 1)
             put(out, "attn_scale", l->args.rope_store.attn_scale);
+        if (l->args.rope_store.norm_offset != 0)
+            put(out, "offset", l->args.rope_store.norm_offset);
+        if (l->args.rope_store.norm_last)
+            fx_buf_puts(out, " norm_last");
         break;
     case FX_L_ATTEND:
         fx_buf_printf(out, " heads=%d/%d dim=%d/%d", l->args.attend.heads, l->args.attend.kv_heads,
@@ -192,6 +222,9 @@ static void print_args(const fx_launch *l, fx_buf *out)
             fx_buf_printf(out, " window=%d", l->args.attend.window);
         if (l->args.attend.softcap != 0)
             put(out, "softcap", l->args.attend.softcap);
+        break;
+    case FX_L_CLAMP:
+        put(out, "limit", l->args.map.alpha);
         break;
     case FX_L_SCALE:
         put(out, "factor", l->args.map.alpha);
@@ -226,10 +259,11 @@ typedef struct slots_row {
 static const slots_row slots[FX_L_OPS] = {
     [FX_L_EMBED] = { 1, 0, 1, 0 },
     [FX_L_RMSNORM] = { 1 | 4, 2, 0, 1 | 2 | 4 },
+    [FX_L_LAYERNORM] = { 1, 2 | 4, 1, 0 },
     [FX_L_QUANT] = { 1, 0, 1, 0 },
     [FX_L_MATMUL] = { 1 | 2, 4 | 8, 1, 0 },
     [FX_L_ROPE_STORE] = { 1 | 2 | 4, 8 | 16 | 32, 1, 0 },
-    [FX_L_ATTEND] = { 1, 0, 1, 0 },
+    [FX_L_ATTEND] = { 1, 2, 1, 0 },
     [FX_L_GATHER] = { 1, 0, 1, 0 },
     [FX_L_ADD] = { 1 | 2, 0, 1, 0 },
     [FX_L_MUL] = { 1 | 2, 0, 1, 0 },
@@ -238,6 +272,8 @@ static const slots_row slots[FX_L_OPS] = {
     [FX_L_GELU] = { 1, 0, 1, 0 },
     [FX_L_GELU_TANH] = { 1, 0, 1, 0 },
     [FX_L_RELU] = { 1, 0, 1, 0 },
+    [FX_L_RELU2] = { 1, 0, 1, 0 },
+    [FX_L_CLAMP] = { 1, 0, 1, 0 },
     [FX_L_SIGMOID] = { 1, 0, 1, 0 },
     [FX_L_TANH] = { 1, 0, 1, 0 },
     [FX_L_SWIGLU] = { 1 | 2, 0, 1, 0 },
@@ -278,6 +314,9 @@ static void check_weight(const fx_plan_weight *w)
 {
     FX_ASSERT(w->n_src >= 1 && w->n_src <= FX_PLAN_MAX_SRC);
     FX_ASSERT(!w->paired || (w->n_src == 2 && w->use == FX_USE_MATMUL));
+    for (int32_t i = 0; i < w->n_src; i++)
+        FX_ASSERT(!w->part[i].rows || (w->part[i].run >= 1 && w->part[i].stride >= w->part[i].run &&
+                                       w->part[i].start >= 0));
     FX_ASSERT(w->rows >= 1 && w->cols >= 1 && (!w->q8 || w->use == FX_USE_MATMUL));
 }
 
@@ -302,6 +341,10 @@ static void check_widths(const fx_plan *p, const fx_launch *l)
         check_width(p, &l->in[1], l->args.rmsnorm.dim * l->args.rmsnorm.n_groups);
         check_width(p, &l->out[1], l->args.rmsnorm.dim * l->args.rmsnorm.n_groups);
         FX_ASSERT(l->out[2].kind == FX_REF_NONE || l->args.rmsnorm.n_groups == 1);
+        break;
+    case FX_L_LAYERNORM:
+        check_width(p, &l->in[0], l->args.layernorm.dim * l->args.layernorm.n_groups);
+        check_width(p, &l->out[0], l->args.layernorm.dim * l->args.layernorm.n_groups);
         break;
     case FX_L_ROPE_STORE:
         check_width(p, &l->in[0], (int64_t)l->args.rope_store.heads * l->args.rope_store.head_dim);

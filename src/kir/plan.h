@@ -38,11 +38,19 @@ typedef enum fx_weight_use {
     FX_USE_MATMUL                /* packed by the kernel for (dtype, act) */
 } fx_weight_use;
 
+/* Which rows of a tensor: row i is row start + i / run * stride + i % run.  Of a vector, its
+ * elements.  rows 0: the whole tensor. */
+typedef struct fx_plan_part {
+    int64_t start, rows, run, stride;
+    bool transposed;             /* of the tensor with its axes exchanged */
+} fx_plan_part;
+
 typedef struct fx_plan_weight {
     fx_weight_use use;
     fx_str name;                 /* for messages: "blk.0.attn_q+attn_k+attn_v" */
     int32_t n_src;
     fx_str src[FX_PLAN_MAX_SRC]; /* tensor names in the file; rows are put one after another */
+    fx_plan_part part[FX_PLAN_MAX_SRC];
     bool paired;                 /* n_src == 2: tiles alternate gate, up */
     bool q8;                     /* MATMUL: activations come quantized */
     fx_dtype dtype;              /* to hold it in; FX_DTYPE_COUNT: as stored (all src alike) */
@@ -65,12 +73,14 @@ typedef enum fx_launch_op {
     /*                    in                                                out            */
     FX_L_EMBED,        /* table                                             y              */
     FX_L_RMSNORM,      /* x, [residual], w                                  [sum],[y],[q8] */
+    FX_L_LAYERNORM,    /* x, [w], [b]                                       y              */
     FX_L_QUANT,        /* x                                                 q8             */
     FX_L_MATMUL,       /* x or q8, w, [bias], [residual]                    y              */
     FX_L_ROPE_STORE,   /* q, k, v, [q_norm], [k_norm], [inv_freq]           q              */
-    FX_L_ATTEND,       /* q                                                 y              */
+    FX_L_ATTEND,       /* q, [slopes]                                       y              */
     FX_L_GATHER,       /* x        (rows that want logits)                  y              */
-    FX_L_ADD, FX_L_MUL, FX_L_SCALE, FX_L_SILU, FX_L_GELU, FX_L_GELU_TANH, FX_L_RELU, FX_L_SIGMOID, FX_L_TANH,
+    FX_L_ADD, FX_L_MUL, FX_L_SCALE, FX_L_SILU, FX_L_GELU, FX_L_GELU_TANH, FX_L_RELU, FX_L_RELU2,
+    FX_L_CLAMP, FX_L_SIGMOID, FX_L_TANH,
     FX_L_SWIGLU,       /* a, [b]                                            y              */
     FX_L_SOFTMAX,      /* x                                                 y              */
     FX_L_OPS
@@ -85,6 +95,7 @@ typedef struct fx_launch {
     union {                      /* static fields set; pointers, n_rows, step, state offsets are bound later */
         fx_embed_args embed;
         fx_rmsnorm_args rmsnorm;
+        fx_layernorm_args layernorm;
         fx_quant_args quant;
         fx_matmul_args matmul;
         fx_rope_store_args rope_store;

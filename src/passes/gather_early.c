@@ -23,9 +23,12 @@ static unsigned row_operands(const fx_op *op)
     case FX_OP_GELU:
     case FX_OP_GELU_TANH:
     case FX_OP_RELU:
+    case FX_OP_RELU2:
+    case FX_OP_CLAMP:
     case FX_OP_SIGMOID:
     case FX_OP_TANH:
     case FX_OP_RMSNORM:
+    case FX_OP_LAYERNORM:
     case FX_OP_SOFTMAX:
     case FX_OP_SLICE:
     case FX_OP_GATE:

@@ -169,6 +169,32 @@ static fx_ref buf_ref(lower *l, fx_value *v)
 
 /* ---- Weights and constants --------------------------------------------------------------------------- */
 
+/* A tensor, or rows of one or of a transposed one, as source of w; false: it is something else. */
+static bool add_tensor(fx_plan_weight *w, fx_op *op)
+{
+    fx_plan_part part = { 0 };
+
+    if (w->n_src >= FX_PLAN_MAX_SRC)
+        return false;
+    if (op->code == FX_OP_ROWS) {
+        part.start = fx_op_i(op, FX_A_START);
+        part.rows = fx_op_i(op, FX_A_LENGTH);
+        part.run = fx_op_i(op, FX_A_RUN) ? fx_op_i(op, FX_A_RUN) : part.rows;
+        part.stride = fx_op_i(op, FX_A_STRIDE) ? fx_op_i(op, FX_A_STRIDE) : part.run;
+        op = fx_op_in(op, 0)->def;
+    }
+    if (op && op->code == FX_OP_TRANSPOSE) {
+        part.transposed = true;
+        op = fx_op_in(op, 0)->def;
+    }
+    if (!op || op->code != FX_OP_WEIGHT)
+        return false;
+    fx_str name = fx_op_attr(op, FX_A_NAME)->u.s;
+    w->part[w->n_src] = part;
+    w->src[w->n_src++] = name.n ? name : op->out[0].name;
+    return true;
+}
+
 /* Adds the tensors that v is made of to w; false if it is made of something else. */
 static bool add_sources(fx_plan_weight *w, const fx_value *v, bool *cast)
 {
@@ -185,15 +211,11 @@ static bool add_sources(fx_plan_weight *w, const fx_value *v, bool *cast)
         }
         return true;
     }
-    if (op->code == FX_OP_CAST && fx_arg_of(op, 0, FX_OP_WEIGHT)) {
+    if (op->code == FX_OP_CAST) {
         *cast = true;
         op = fx_op_in(op, 0)->def;
     }
-    if (op->code != FX_OP_WEIGHT || w->n_src >= FX_PLAN_MAX_SRC)
-        return false;
-    fx_str name = fx_op_attr(op, FX_A_NAME)->u.s;
-    w->src[w->n_src++] = name.n ? name : op->out[0].name;
-    return true;
+    return op && add_tensor(w, op);
 }
 
 /* "blk.0.attn_q+attn_k": the first name, then what follows the last dot of the others; of
@@ -237,7 +259,10 @@ static fx_str weight_key(lower *l, const fx_plan_weight *w)
     fx_buf_init(&b, l->mem);
     fx_buf_printf(&b, "%d %d %d %d", (int)w->use, w->paired, w->q8, (int)w->dtype);
     for (int32_t i = 0; i < w->n_src; i++) {
-        fx_buf_putc(&b, '\n');
+        const fx_plan_part *t = &w->part[i];
+
+        fx_buf_printf(&b, "\n%lld %lld %lld %lld %d ", (long long)t->start, (long long)t->rows, (long long)t->run,
+                      (long long)t->stride, t->transposed);
         fx_buf_str(&b, w->src[i]);
     }
     p = b.failed ? NULL : fx_arena_strdup(&l->scratch, b.p, b.n);
@@ -384,7 +409,8 @@ static fx_status lower_embed(lower *l, fx_op *op)
     fx_launch n = launch_of(l, op, FX_L_EMBED, &op->out[0]);
     const fx_type *table = &fx_op_in(op, 1)->type;
 
-    FX_TRY(step_input(l, op, 0, "tokens"));
+    n.args.embed.by_position = fx_str_is(fx_op_in(op, 0)->name, "positions");
+    FX_TRY(step_input(l, op, 0, n.args.embed.by_position ? "positions" : "tokens"));
     FX_TRY(new_place(l, &op->out[0]));
     FX_TRY(weight_ref(l, op, FX_USE_TABLE, fx_op_in(op, 1), NULL, false, &n.in[0]));
     n.out[0] = buf_ref(l, &op->out[0]);
@@ -427,6 +453,26 @@ static fx_status lower_norm(lower *l, fx_op *op)
     n.args.rmsnorm.w_offset = (float)fx_op_f(op, FX_A_OFFSET);
     n.args.rmsnorm.dim = w->type.dim[0].n;
     n.args.rmsnorm.n_groups = place_of(l, x)->cols / w->type.dim[0].n;
+    return push(l, &n);
+}
+
+static fx_status lower_layernorm(lower *l, fx_op *op)
+{
+    fx_value *x = fx_op_in(op, 0), *w = fx_op_in(op, 1), *b = fx_op_in(op, 2);
+    fx_launch n = launch_of(l, op, FX_L_LAYERNORM, x);
+    fx_layernorm_args *a = &n.args.layernorm;
+
+    FX_TRY(row_ref(l, op, 0, &n.in[0]));
+    FX_TRY(vector_ref(l, op, w, &n.in[1]));
+    FX_TRY(vector_ref(l, op, b, &n.in[2]));
+    FX_TRY(place_over(l, &op->out[0], x));
+    n.out[0] = buf_ref(l, &op->out[0]);
+    a->eps = (float)fx_op_f(op, FX_A_EPS);
+    a->w_offset = (float)fx_op_f(op, FX_A_OFFSET);
+    a->n_groups = fx_op_i(op, FX_A_GROUPS);
+    a->dim = fx_type_last(&x->type).n / a->n_groups;
+    a->w_step = w && w->type.dim[0].n != a->dim ? a->dim : 0;
+    a->b_step = b && b->type.dim[0].n != a->dim ? a->dim : 0;
     return push(l, &n);
 }
 
@@ -478,6 +524,8 @@ static fx_status lower_rope_store(lower *l, fx_op *op)
     n.out[0] = buf_ref(l, out);
     n.layer = (int32_t)fx_op_i(op, FX_A_LAYER);
     a->eps = (float)fx_op_f(op, FX_A_EPS);
+    a->norm_offset = (float)fx_op_f(op, FX_A_OFFSET);
+    a->norm_last = fx_op_i(op, FX_A_NORM_LAST) != 0;
     a->style = (fx_rope_style)fx_op_i(op, FX_A_STYLE);
     a->rot_dim = (int32_t)fx_op_i(op, FX_A_ROT_DIM);
     a->attn_scale = (float)fx_op_f(op, FX_A_ATTN_SCALE);
@@ -494,6 +542,7 @@ static fx_status lower_attend(lower *l, fx_op *op)
     fx_attend_args *a = &n.args.attend;
 
     FX_TRY(row_ref(l, op, 0, &n.in[0]));
+    FX_TRY(vector_ref(l, op, fx_op_in(op, 2), &n.in[1]));
     FX_TRY(new_place(l, &op->out[0]));
     n.out[0] = buf_ref(l, &op->out[0]);
     n.layer = (int32_t)fx_op_i(op, FX_A_LAYER);
@@ -522,7 +571,8 @@ static fx_status lower_gather(lower *l, fx_op *op)
 static const struct { fx_opcode op; fx_launch_op launch; } maps[] = {
     { FX_OP_ADD, FX_L_ADD },         { FX_OP_MUL, FX_L_MUL },   { FX_OP_SCALE, FX_L_SCALE },
     { FX_OP_SILU, FX_L_SILU },       { FX_OP_GELU, FX_L_GELU }, { FX_OP_GELU_TANH, FX_L_GELU_TANH },
-    { FX_OP_RELU, FX_L_RELU },       { FX_OP_TANH, FX_L_TANH }, { FX_OP_SIGMOID, FX_L_SIGMOID },
+    { FX_OP_RELU, FX_L_RELU },       { FX_OP_RELU2, FX_L_RELU2 }, { FX_OP_CLAMP, FX_L_CLAMP },
+         { FX_OP_TANH, FX_L_TANH }, { FX_OP_SIGMOID, FX_L_SIGMOID },
     { FX_OP_SWIGLU, FX_L_SWIGLU },
 };
 
@@ -546,7 +596,9 @@ static fx_status lower_map(lower *l, fx_op *op)
     FX_TRY(place_over(l, y, dies_here(l, a) ? a : b));
     n.out[0] = buf_ref(l, y);
     n.args.map.dim = place_of(l, y)->cols;
-    n.args.map.alpha = op->code == FX_OP_SCALE ? (float)fx_op_f(op, FX_A_FACTOR) : 1;
+    n.args.map.alpha = op->code == FX_OP_SCALE   ? (float)fx_op_f(op, FX_A_FACTOR)
+                       : op->code == FX_OP_CLAMP ? (float)fx_op_f(op, FX_A_LIMIT)
+                                                 : 1;
     return push(l, &n);
 }
 
@@ -611,10 +663,13 @@ static const lower_fn lowerings[FX_OP_COUNT] = {
     [FX_OP_CHAIN] = lower_nothing,
     [FX_OP_CONCAT] = lower_known,
     [FX_OP_CAST] = lower_known,
+    [FX_OP_ROWS] = lower_known,
+    [FX_OP_TRANSPOSE] = lower_known,
     [FX_OP_EMBED] = lower_embed,
     [FX_OP_RMSNORM] = lower_norm,
     [FX_OP_ADD_RMSNORM] = lower_norm,
     [FX_OP_RMSNORM_QUANT] = lower_norm,
+    [FX_OP_LAYERNORM] = lower_layernorm,
     [FX_OP_QUANT] = lower_quant,
     [FX_OP_MATMUL] = lower_product,
     [FX_OP_GATE] = lower_product,
@@ -628,6 +683,8 @@ static const lower_fn lowerings[FX_OP_COUNT] = {
     [FX_OP_GELU] = lower_map,
     [FX_OP_GELU_TANH] = lower_map,
     [FX_OP_RELU] = lower_map,
+    [FX_OP_RELU2] = lower_map,
+    [FX_OP_CLAMP] = lower_map,
     [FX_OP_SIGMOID] = lower_map,
     [FX_OP_TANH] = lower_map,
     [FX_OP_SWIGLU] = lower_map,

@@ -5,8 +5,8 @@
  *
  * Why:       five launches over small rows become one, which reads q, k, v once.
  * Preserves: values.  The store moves to where the attention is.
- * Takes:     both rotations of one kind or none at all; head norms that add nothing to
- *            their weight, whose epsilons agree.
+ * Takes:     both rotations of one kind or none at all; head norms of both on the same side of
+ *            the rotation, whose epsilons and offsets agree; a norm of one alone.
  * Gives up:  when only one is rotated or they differ, a rotated value has another reader, or
  *            another user of the stored chain comes first. */
 #include "passes/passes.h"
@@ -23,7 +23,7 @@ static fx_op *head_norm(const fx_value *v, int64_t head_dim)
 {
     fx_op *norm = fx_def_of(v, FX_OP_RMSNORM);
 
-    if (!norm || !fx_single_use(v) || fx_op_f(norm, FX_A_OFFSET) != 0 || !fx_value_is_const(fx_op_in(norm, 1)))
+    if (!norm || !fx_single_use(v) || !fx_value_is_const(fx_op_in(norm, 1)))
         return NULL;
     return fx_dim_eq(fx_op_in(norm, 1)->type.dim[0], fx_dim_of(head_dim)) ? norm : NULL;
 }
@@ -43,18 +43,50 @@ static fx_op *movable_store(fx_op *attend)
     return store;
 }
 
+/* Norms behind the rotation: q and k then stand before both norms, if these fold. */
+static void norms_last(fx_value **q, fx_value **k, int64_t dim, fx_op **qn, fx_op **kn)
+{
+    *qn = head_norm(*q, dim);
+    *kn = head_norm(*k, dim);
+    if (!*qn || !*kn || !fx_arg_of(*qn, 0, FX_OP_ROPE) || !fx_arg_of(*kn, 0, FX_OP_ROPE)) {
+        *qn = *kn = NULL;
+        return;
+    }
+    *q = fx_op_in(*qn, 0);
+    *k = fx_op_in(*kn, 0);
+}
+
+static bool alike(const fx_op *a, const fx_op *b)
+{
+    return fx_op_f(a, FX_A_EPS) == fx_op_f(b, FX_A_EPS) && fx_op_f(a, FX_A_OFFSET) == fx_op_f(b, FX_A_OFFSET);
+}
+
+/* Which norms go in: of none, one or both of q and k. */
+static void norms_first(const fx_value *q, const fx_value *k, int64_t dim, fx_op **qn, fx_op **kn)
+{
+    *qn = head_norm(q, dim);
+    *kn = head_norm(k, dim);
+    if (*qn && *kn && !alike(*qn, *kn))
+        *qn = *kn = NULL;
+}
+
 static fx_value *rewrite(fx_graph *g, fx_op *attend)
 {
     fx_op *store = movable_store(attend), *qr, *kr, *qn, *kn, *fused;
     fx_value *q, *k, *v, *inv_freq;
     int64_t dim = fx_op_i(attend, FX_A_HEAD_DIM), kv_heads = fx_op_i(attend, FX_A_KV_HEADS);
     int64_t v_dim = fx_op_i(attend, FX_A_V_DIM);
+    bool last;
 
     if (!store)
         return NULL;
     q = fx_op_in(attend, 0);
     k = fx_op_in(store, 0);
     v = fx_op_in(store, 1);
+    norms_last(&q, &k, dim, &qn, &kn);
+    if (qn && (!alike(qn, kn)))
+        return NULL;
+    last = qn != NULL;
     qr = fx_def_of(q, FX_OP_ROPE);
     kr = fx_def_of(k, FX_OP_ROPE);
     if (!qr != !kr || (qr && (!same_rotation(qr, kr) || !fx_single_use(q) || !fx_single_use(k) ||
@@ -68,26 +100,28 @@ static fx_value *rewrite(fx_graph *g, fx_op *attend)
     inv_freq = qr ? fx_op_in(qr, 1) : NULL;
     if (inv_freq && !fx_value_is_const(inv_freq))
         return NULL;
-    qn = head_norm(q, dim);
-    kn = head_norm(k, dim);
-    if (qn && kn && fx_op_f(qn, FX_A_EPS) != fx_op_f(kn, FX_A_EPS))
-        qn = kn = NULL;
+    if (!last)
+        norms_first(q, k, dim, &qn, &kn);
     fused = FX_OP(g->module, ROPE_STORE,
-                  FX_IN(qn ? fx_op_in(qn, 0) : q, kn ? fx_op_in(kn, 0) : k, v, qn ? fx_op_in(qn, 1) : NULL,
+                  FX_IN(qn && !last ? fx_op_in(qn, 0) : q, kn && !last ? fx_op_in(kn, 0) : k, v, qn ? fx_op_in(qn, 1) : NULL,
                         kn ? fx_op_in(kn, 1) : NULL, inv_freq, fx_op_in(store, 2)),
                   FX_ATTRS(FX_AI(LAYER, fx_op_i(attend, FX_A_LAYER)), FX_AI(HEADS, fx_op_i(attend, FX_A_HEADS)),
                            FX_AI(KV_HEADS, kv_heads), FX_AI(HEAD_DIM, dim), FX_AI(V_DIM, v_dim),
                            FX_AI(ROT_DIM, qr ? fx_op_i(qr, FX_A_ROT_DIM) : 0),
                            FX_AI(STYLE, qr ? fx_op_i(qr, FX_A_STYLE) : FX_ROPE_HALF),
                            FX_AF(ATTN_SCALE, qr ? fx_op_f(qr, FX_A_ATTN_SCALE) : 1),
-                           FX_AF(EPS, qn ? fx_op_f(qn, FX_A_EPS) : kn ? fx_op_f(kn, FX_A_EPS) : 0)),
+                           FX_AF(EPS, qn ? fx_op_f(qn, FX_A_EPS) : kn ? fx_op_f(kn, FX_A_EPS) : 0),
+                           FX_AF(OFFSET, qn ? fx_op_f(qn, FX_A_OFFSET) : kn ? fx_op_f(kn, FX_A_OFFSET) : 0),
+                           FX_AI(NORM_LAST, last)),
                   .name = store->out[0].name);
     if (!fused)
         return NULL;
     fx_op_set_in(attend, 0, &fused->out[0]);
     fx_value_replace(&store->out[0], &fused->out[1]);
     fx_drop_dead(store);
-    if (qr)
+    if (last)
+        fx_drop_dead(qn);
+    else if (qr)
         fx_drop_dead(qr);
     else if (qn)
         fx_drop_dead(qn);

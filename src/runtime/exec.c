@@ -57,6 +57,10 @@ static const bind_row binds[] = {
     ROW(FX_L_RMSNORM, OUT, BIND_MAT, fx_rmsnorm_args, sum),
     ROW(FX_L_RMSNORM, OUT + 1, BIND_MAT, fx_rmsnorm_args, y),
     ROW(FX_L_RMSNORM, OUT + 2, BIND_Q8, fx_rmsnorm_args, q8),
+    ROW(FX_L_LAYERNORM, 0, BIND_MAT, fx_layernorm_args, x),
+    ROW(FX_L_LAYERNORM, 1, BIND_VEC, fx_layernorm_args, w),
+    ROW(FX_L_LAYERNORM, 2, BIND_VEC, fx_layernorm_args, b),
+    ROW(FX_L_LAYERNORM, OUT, BIND_MAT, fx_layernorm_args, y),
     ROW(FX_L_QUANT, 0, BIND_MAT, fx_quant_args, x),
     ROW(FX_L_QUANT, OUT, BIND_Q8, fx_quant_args, q8),
     ROW(FX_L_MATMUL, 0, BIND_MAT, fx_matmul_args, x),
@@ -73,11 +77,13 @@ static const bind_row binds[] = {
     ROW(FX_L_ROPE_STORE, 5, BIND_VEC, fx_rope_store_args, inv_freq),
     ROW(FX_L_ROPE_STORE, OUT, BIND_MAT, fx_rope_store_args, q_out),
     ROW(FX_L_ATTEND, 0, BIND_MAT, fx_attend_args, q),
+    ROW(FX_L_ATTEND, 1, BIND_VEC, fx_attend_args, slopes),
     ROW(FX_L_ATTEND, OUT, BIND_MAT, fx_attend_args, out),
     ROW(FX_L_GATHER, 0, BIND_MAT, fx_gather_args, x),
     ROW(FX_L_GATHER, OUT, BIND_MAT, fx_gather_args, y),
     MAP_ROWS(FX_L_ADD), MAP_ROWS(FX_L_MUL), MAP_ROWS(FX_L_SCALE), MAP_ROWS(FX_L_SILU), MAP_ROWS(FX_L_GELU),
-    MAP_ROWS(FX_L_GELU_TANH), MAP_ROWS(FX_L_RELU), MAP_ROWS(FX_L_SIGMOID), MAP_ROWS(FX_L_TANH),
+    MAP_ROWS(FX_L_GELU_TANH), MAP_ROWS(FX_L_RELU), MAP_ROWS(FX_L_RELU2), MAP_ROWS(FX_L_CLAMP),
+    MAP_ROWS(FX_L_SIGMOID), MAP_ROWS(FX_L_TANH),
     MAP_ROWS(FX_L_SWIGLU),
     ROW(FX_L_SOFTMAX, 0, BIND_MAT, fx_softmax_args, x),
     ROW(FX_L_SOFTMAX, OUT, BIND_MAT, fx_softmax_args, y),
@@ -87,6 +93,7 @@ static const bind_row binds[] = {
 static const struct { fx_kernel_op kernel; size_t n_rows; } ops[FX_L_OPS] = {
     [FX_L_EMBED] = { FX_K_EMBED, offsetof(fx_embed_args, n_rows) },
     [FX_L_RMSNORM] = { FX_K_RMSNORM, offsetof(fx_rmsnorm_args, n_rows) },
+    [FX_L_LAYERNORM] = { FX_K_LAYERNORM, offsetof(fx_layernorm_args, n_rows) },
     [FX_L_QUANT] = { FX_K_QUANT, offsetof(fx_quant_args, n_rows) },
     [FX_L_MATMUL] = { FX_K_OPS, offsetof(fx_matmul_args, n_rows) },
     [FX_L_ROPE_STORE] = { FX_K_ROPE_STORE, SIZE_MAX },
@@ -99,6 +106,8 @@ static const struct { fx_kernel_op kernel; size_t n_rows; } ops[FX_L_OPS] = {
     [FX_L_GELU] = { FX_K_GELU, offsetof(fx_map_args, n_rows) },
     [FX_L_GELU_TANH] = { FX_K_GELU_TANH, offsetof(fx_map_args, n_rows) },
     [FX_L_RELU] = { FX_K_RELU, offsetof(fx_map_args, n_rows) },
+    [FX_L_RELU2] = { FX_K_RELU2, offsetof(fx_map_args, n_rows) },
+    [FX_L_CLAMP] = { FX_K_CLAMP, offsetof(fx_map_args, n_rows) },
     [FX_L_SIGMOID] = { FX_K_SIGMOID, offsetof(fx_map_args, n_rows) },
     [FX_L_TANH] = { FX_K_TANH, offsetof(fx_map_args, n_rows) },
     [FX_L_SWIGLU] = { FX_K_SWIGLU, offsetof(fx_map_args, n_rows) },
@@ -313,7 +322,7 @@ static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
 static void set_step(exec_launch *e, const fx_step *s)
 {
     switch (e->l.op) {
-    case FX_L_EMBED: e->l.args.embed.token = s->token; break;
+    case FX_L_EMBED: e->l.args.embed.token = e->l.args.embed.by_position ? s->pos : s->token; break;
     case FX_L_ROPE_STORE: e->l.args.rope_store.step = s; break;
     case FX_L_ATTEND: e->l.args.attend.step = s; break;
     case FX_L_GATHER: e->l.args.gather.rows = s->logit_rows; break;

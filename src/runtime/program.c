@@ -40,9 +40,42 @@ void fx_program_free(fx_program *p)
 /* ---- Finding sources ---- */
 
 typedef struct sources {
-    fx_weight_view v[FX_PLAN_MAX_SRC];
+    fx_weight_view v[FX_PLAN_MAX_SRC];   /* rows, cols: of the part that is used */
+    fx_plan_part part[FX_PLAN_MAX_SRC];  /* rows 0: as the view */
     int64_t rows;                /* together */
 } sources;
+
+static int64_t row_of_part(const fx_plan_part *t, int64_t i)
+{
+    return t->rows ? t->start + i / t->run * t->stride + i % t->run : i;
+}
+
+/* Narrows a view to a part; the part must lie in it. */
+static fx_status take_part(const fx_plan_weight *w, int32_t i, fx_weight_view *v, fx_error *err)
+{
+    const fx_plan_part *t = &w->part[i];
+    int64_t *size = w->use == FX_USE_VECTOR ? &v->cols : &v->rows;
+    bool table_runs = w->use == FX_USE_TABLE && (t->transposed || (t->rows && t->run != t->rows));
+
+    if ((t->transposed || (t->rows && w->use == FX_USE_VECTOR)) && !fx_dtype_is_float(v->dtype))
+        return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: %s can't be taken apart so", FX_STR_ARG(w->src[i]),
+                       fx_dtype_name(v->dtype));
+    if ((w->use == FX_USE_VECTOR && (t->transposed || (t->rows && v->rows != 1))) || table_runs)
+        return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: such a part of it isn't supported", FX_STR_ARG(w->src[i]));
+    if (t->transposed) {
+        int64_t rows = v->rows;
+
+        v->rows = v->cols;
+        v->cols = rows;
+    }
+    if (!t->rows)
+        return FORNAX_OK;
+    if (row_of_part(t, t->rows - 1) >= *size)
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected more than %lld rows, found %lld",
+                       FX_STR_ARG(w->src[i]), (long long)row_of_part(t, t->rows - 1), (long long)*size);
+    *size = t->rows;
+    return FORNAX_OK;
+}
 
 static fx_status find_sources(const fx_plan_weight *w, const fx_weight_source *src, sources *out, fx_error *err)
 {
@@ -55,6 +88,8 @@ static fx_status find_sources(const fx_plan_weight *w, const fx_weight_source *s
         if (!src->find(src->user, w->src[i], v))
             return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it",
                            FX_STR_ARG(w->src[i]));
+        out->part[i] = w->part[i];
+        FX_TRY(take_part(w, i, v, err));
         if (w->use == FX_USE_VECTOR) {
             elements += v->rows * v->cols;
         } else if (v->cols != w->cols) {
@@ -86,12 +121,16 @@ static fx_status own(fx_program *p, fx_bound_weight *b, size_t bytes, fx_error *
     return FORNAX_OK;
 }
 
-/* One row of the file as the dtype it is to be held in. 'f32': room for a row. */
-static void convert_row(const fx_weight_view *v, const void *src, fx_dtype to, void *dst, float *f32)
+/* One row of the file as the dtype it is to be held in. 'f32': room for a row. Of a transposed
+ * tensor, whose rows have v->row_bytes, src is the first element of a column. */
+static void convert_row(const fx_weight_view *v, bool transposed, const void *src, fx_dtype to, void *dst, float *f32)
 {
     float *wide = to == FX_F32 ? dst : f32;
 
-    fx_dequantize_row(v->dtype, src, wide, v->cols);
+    for (int64_t i = 0; transposed && i < v->cols; i++)
+        fx_dequantize_row(v->dtype, (const uint8_t *)src + (size_t)i * v->row_bytes, &wide[i], 1);
+    if (!transposed)
+        fx_dequantize_row(v->dtype, src, wide, v->cols);
     for (int64_t i = 0; to == FX_BF16 && i < v->cols; i++)
         ((uint16_t *)dst)[i] = fx_f32_to_bf16(wide[i]);
     for (int64_t i = 0; to == FX_F16 && i < v->cols; i++)
@@ -111,7 +150,13 @@ static fx_status bind_vector(fx_program *p, const fx_plan_weight *w, fx_bound_we
     dst = b->owned;
     for (int32_t i = 0; i < w->n_src; i++) {
         const fx_weight_view *v = &s->v[i];
+        size_t each = fx_dtype_is_float(v->dtype) ? fx_dtype_row_bytes(v->dtype, 1) : 0;
 
+        if (s->part[i].rows) {
+            for (int64_t e = 0; e < v->cols; e++, dst++)
+                fx_dequantize_row(v->dtype, (const uint8_t *)v->data + (size_t)row_of_part(&s->part[i], e) * each, dst, 1);
+            continue;
+        }
         for (int64_t r = 0; r < v->rows; r++, dst += v->cols)
             fx_dequantize_row(v->dtype, (const uint8_t *)v->data + (size_t)r * v->row_bytes, dst, v->cols);
     }
@@ -128,17 +173,19 @@ static fx_status bind_table(fx_program *p, const fx_plan_weight *w, fx_bound_wei
 
     b->dtype = v->dtype;
     b->row_bytes = v->row_bytes;
-    b->data = v->data;
+    b->data = (const uint8_t *)v->data + (size_t)row_of_part(&s->part[0], 0) * v->row_bytes;
     if (!narrows)
         return FORNAX_OK;
     b->dtype = w->dtype;
     b->row_bytes = (size_t)v->cols * 2;
+    const uint8_t *from = b->data;
+
     FX_TRY(own(p, b, b->row_bytes * (size_t)v->rows, err));
     tmp = fx_mem_array(p->mem, (size_t)v->cols, sizeof *tmp);
     if (!tmp)
         return fx_nomem(err, "an embedding row");
     for (int64_t r = 0; r < v->rows; r++)
-        convert_row(v, (const uint8_t *)v->data + (size_t)r * v->row_bytes, w->dtype,
+        convert_row(v, false, from + (size_t)r * v->row_bytes, w->dtype,
                     (uint8_t *)b->owned + (size_t)r * b->row_bytes, tmp);
     fx_mem_free(p->mem, tmp, (size_t)v->cols * sizeof *tmp);
     return FORNAX_OK;
@@ -157,27 +204,35 @@ typedef struct pack_job {
     size_t worker_bytes;
 } pack_job;
 
-/* Row 'r' of the concatenated sources, or NULL past the end. */
-static const uint8_t *source_row(const sources *s, int32_t n_src, int64_t r, const fx_weight_view **v)
+/* A row of the file: the source, and where the row starts; NULL at: there is none. */
+typedef struct file_row {
+    int32_t src;
+    const uint8_t *at;
+} file_row;
+
+static file_row row_of_source(const sources *s, int32_t i, int64_t r)
 {
-    for (int32_t i = 0; i < n_src; i++) {
-        if (r < s->v[i].rows) {
-            *v = &s->v[i];
-            return (const uint8_t *)s->v[i].data + (size_t)r * s->v[i].row_bytes;
-        }
-        r -= s->v[i].rows;
-    }
-    return NULL;
+    const fx_weight_view *v = &s->v[i];
+    size_t step = s->part[i].transposed ? fx_dtype_row_bytes(v->dtype, 1) : v->row_bytes;
+
+    if (r >= v->rows)
+        return (file_row){ i, NULL };
+    return (file_row){ i, (const uint8_t *)v->data + (size_t)row_of_part(&s->part[i], r) * step };
 }
 
-/* Tile t of a paired weight is rows of source t%2, else of all sources in turn. */
-static const uint8_t *tile_row(const pack_job *j, int64_t t, int i, const fx_weight_view **v)
+/* Row i of tile t: of a paired weight, of source t % 2, else of all sources in turn. */
+static file_row tile_row(const pack_job *j, int64_t t, int i)
 {
-    if (!j->w->paired)
-        return source_row(j->s, j->w->n_src, t * 16 + i, v);
-    *v = &j->s->v[t % 2];
-    int64_t r = t / 2 * 16 + i;
-    return r < (*v)->rows ? (const uint8_t *)(*v)->data + (size_t)r * (*v)->row_bytes : NULL;
+    int64_t r = t * 16 + i;
+
+    if (j->w->paired)
+        return row_of_source(j->s, (int32_t)(t % 2), t / 2 * 16 + i);
+    for (int32_t k = 0; k < j->w->n_src; k++) {
+        if (r < j->s->v[k].rows)
+            return row_of_source(j->s, k, r);
+        r -= j->s->v[k].rows;
+    }
+    return (file_row){ 0, NULL };
 }
 
 static void pack_tiles(void *user, int64_t t0, int64_t t1, int worker)
@@ -190,12 +245,14 @@ static void pack_tiles(void *user, int64_t t0, int64_t t1, int worker)
         const void *rows[16];
 
         for (int i = 0; i < 16; i++) {
-            const fx_weight_view *v = NULL;
+            file_row row = tile_row(j, t, i);
+            const fx_weight_view *v = &j->s->v[row.src];
+            bool transposed = j->s->part[row.src].transposed;
 
-            rows[i] = tile_row(j, t, i, &v);
-            if (rows[i] && v->dtype != j->dtype) {
+            rows[i] = row.at;
+            if (rows[i] && (transposed || v->dtype != j->dtype)) {
                 uint8_t *at = mine + (size_t)i * FX_ROUND_UP(row_bytes, 64);
-                convert_row(v, rows[i], j->dtype, at, (float *)(mine + 16 * FX_ROUND_UP(row_bytes, 64)));
+                convert_row(v, transposed, rows[i], j->dtype, at, (float *)(mine + 16 * FX_ROUND_UP(row_bytes, 64)));
                 rows[i] = at;
             }
         }
@@ -212,7 +269,7 @@ static fx_status bind_product(fx_program *p, const fx_plan_weight *w, fx_bound_w
     bool converts = false;
 
     for (int32_t i = 0; i < w->n_src; i++)
-        converts |= s->v[i].dtype != dtype;
+        converts |= s->part[i].transposed || s->v[i].dtype != dtype;
     b->dtype = dtype;
     b->kernel = j.kernel = fx_matmul_find(dtype, w->q8 ? FX_ACT_Q8 : FX_ACT_F32, w->cols, &p->cpu);
     if (!j.kernel)

@@ -33,6 +33,7 @@ typedef struct fx_embed_args {
     size_t row_bytes;
     int64_t n_vocab, dim, n_rows;
     const int32_t *token;
+    bool by_position;            /* token is the rows' positions (learned ones) */
     float scale;
     fx_mat y;
 } fx_embed_args;
@@ -48,6 +49,17 @@ typedef struct fx_rmsnorm_args {
     fx_mat sum, y;
     fx_q8 q8;                    /* data NULL: not wanted */
 } fx_rmsnorm_args;
+
+/* y = (x - mean) / sqrt(variance + eps) * (w + w_offset) + b, over groups of 'dim' columns; w NULL: 1,
+ * b NULL: 0.  y may alias x. */
+typedef struct fx_layernorm_args {
+    fx_cmat x;
+    fx_mat y;
+    const float *w, *b;
+    int64_t w_step, b_step;      /* from group to group: dim, or 0 where all groups share them */
+    float eps, w_offset;
+    int64_t n_rows, dim, n_groups;
+} fx_layernorm_args;
 
 /* q8 = quantize(x). */
 typedef struct fx_quant_args {
@@ -93,7 +105,8 @@ typedef struct fx_rope_store_args {
     fx_cmat q, k, v;             /* columns heads*head_dim, kv_heads*head_dim, kv_heads*v_dim */
     fx_mat q_out;
     const float *q_norm, *k_norm;   /* [head_dim] or NULL */
-    float eps;
+    float eps, norm_offset;      /* offset: added to both */
+    bool norm_last;              /* after the rotation */
     fx_rope_style style;
     int32_t rot_dim;             /* leading columns of a head that rotate; 0: none */
     const float *inv_freq;       /* [rot_dim/2] radians per position */
@@ -116,6 +129,7 @@ typedef struct fx_attend_args {
     float scale;
     int32_t window;              /* 0: whole context */
     float softcap;               /* 0: none */
+    const float *slopes;         /* [heads]: score -= slope * (position - key's); NULL: none */
     fx_dtype kv_dtype;
     size_t k_offset, v_offset;
     void *shared;                /* 64-byte aligned, or NULL */
@@ -138,7 +152,7 @@ typedef struct fx_map_args {
     fx_mat y;
     int64_t n_rows, dim;
     bool b_row;
-    float alpha;                 /* SCALE: factor */
+    float alpha;                 /* SCALE: factor; CLAMP: limit */
 } fx_map_args;
 
 /* y = softmax(x) by row. */

@@ -1,6 +1,7 @@
 /* ref_attend.c - reference kernel: attention over the paged state.
  *
  *     s[j]   = scale * q . K[j]                   (softcap: s = cap * tanh(s / cap))
+ *     s[j]  -= slope of the head * (pos - j)      (if there are slopes)
  *     out    = sum_j exp(s[j]) V[j] / sum_j exp(s[j])
  *
  * over the keys j <= pos, and j > pos - window if there is a window.  Keys are taken in
@@ -48,14 +49,18 @@ static double score(const fx_attend_args *a, const fx_step_seq *seq, const float
 }
 
 /* The keys [j0, j1) of one span. */
-static void span(const fx_attend_args *a, const fx_step_seq *seq, const float *q, int64_t kv_head, int64_t j0,
+static void span(const fx_attend_args *a, const fx_step_seq *seq, const float *q, int64_t head, int64_t pos, int64_t j0,
                  int64_t j1, double *s, part *p)
 {
+    int64_t kv_head = head / (a->heads / a->kv_heads);
+
     p->max = -INFINITY;
     p->sum = 0;
     memset(p->acc, 0, (size_t)a->v_dim * sizeof(double));
     for (int64_t j = j0; j < j1; j++) {
         s[j - j0] = score(a, seq, q, kv_head, j);
+        if (a->slopes)
+            s[j - j0] -= (double)a->slopes[head] * (double)(pos - j);
         if (s[j - j0] > p->max)
             p->max = s[j - j0];
     }
@@ -86,14 +91,14 @@ static void attend(const fx_attend_args *a, int64_t r, int64_t head, double *scr
     const fx_step_seq *seq = &a->step->seqs[a->step->seq[r]];
     const float *q = a->q.p + r * a->q.ld + head * a->head_dim;
     float *out = a->out.p + r * a->out.ld + head * a->v_dim;
-    int64_t kv_head = head / (a->heads / a->kv_heads), end = (int64_t)a->step->pos[r] + 1;
+    int64_t end = (int64_t)a->step->pos[r] + 1;
     int64_t begin = a->window > 0 && end > a->window ? end - a->window : 0;
     part total = { 0, 0, scratch + FX_ATTEND_SPAN }, p = { 0, 0, scratch + FX_ATTEND_SPAN + a->v_dim };
 
     for (int64_t j0 = begin; j0 < end;) {
         int64_t j1 = FX_MIN(end, (j0 / FX_ATTEND_SPAN + 1) * FX_ATTEND_SPAN);
 
-        span(a, seq, q, kv_head, j0, j1, scratch, j0 == begin ? &total : &p);
+        span(a, seq, q, head, end - 1, j0, j1, scratch, j0 == begin ? &total : &p);
         if (j0 != begin)
             merge(&total, &p, a->v_dim);
         j0 = j1;

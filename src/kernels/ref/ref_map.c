@@ -26,6 +26,8 @@ static double gelu_tanh(double a, double b, double alpha)
     return a * sigmoid(2 * 0.79788456080286535588 * (a + 0.044715 * a * a * a));
 }
 static double relu(double a, double b, double alpha) { (void)b; (void)alpha; return a < 0 ? 0 : a; }
+static double relu2(double a, double b, double alpha) { (void)b; (void)alpha; return a < 0 ? 0 : a * a; }
+static double clamp(double a, double b, double alpha) { (void)b; return a < -alpha ? -alpha : a > alpha ? alpha : a; }
 static double sigm(double a, double b, double alpha) { (void)b; (void)alpha; return sigmoid(a); }
 static double tanh1(double a, double b, double alpha) { (void)b; (void)alpha; return tanh(a); }
 static double swiglu(double a, double b, double alpha) { (void)alpha; return a * sigmoid(a) * b; }
@@ -57,6 +59,8 @@ MAP(map_silu, silu)
 MAP(map_gelu, gelu)
 MAP(map_gelu_tanh, gelu_tanh)
 MAP(map_relu, relu)
+MAP(map_relu2, relu2)
+MAP(map_clamp, clamp)
 MAP(map_sigmoid, sigm)
 MAP(map_tanh, tanh1)
 MAP(map_swiglu, swiglu)
@@ -91,6 +95,8 @@ static const fx_kernel rows[] = {
     { FX_K_GELU, FX_CPU_SCALAR, "gelu_ref", map_tasks, map_gelu, NULL },
     { FX_K_GELU_TANH, FX_CPU_SCALAR, "gelu_tanh_ref", map_tasks, map_gelu_tanh, NULL },
     { FX_K_RELU, FX_CPU_SCALAR, "relu_ref", map_tasks, map_relu, NULL },
+    { FX_K_RELU2, FX_CPU_SCALAR, "relu2_ref", map_tasks, map_relu2, NULL },
+    { FX_K_CLAMP, FX_CPU_SCALAR, "clamp_ref", map_tasks, map_clamp, NULL },
     { FX_K_SIGMOID, FX_CPU_SCALAR, "sigmoid_ref", map_tasks, map_sigmoid, NULL },
     { FX_K_TANH, FX_CPU_SCALAR, "tanh_ref", map_tasks, map_tanh, NULL },
     { FX_K_SWIGLU, FX_CPU_SCALAR, "swiglu_ref", map_tasks, map_swiglu, NULL },

@@ -1,4 +1,4 @@
-/* ref_norm.c - reference kernel: a norm after an optional residual, by row and group.
+/* ref_norm.c - reference kernels: norms by row and group; the RMS norm after an optional residual.
  *
  *     s = x (+ residual)                             each addition rounded to f32
  *     y = s * (1 / sqrt(mean(s^2) + eps)) * (w + w_offset)
@@ -51,7 +51,40 @@ static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
     }
 }
 
+static int64_t layernorm_tasks(const void *args) { return ((const fx_layernorm_args *)args)->n_rows; }
+
+/* y = (x - mean) * (1 / sqrt(mean((x - mean)^2) + eps)) * (w + w_offset) + b */
+static void layernorm_group(const fx_layernorm_args *a, const float *x, const float *w, const float *b, float *y)
+{
+    double mean = 0, var = 0, inv;
+
+    for (int64_t i = 0; i < a->dim; i++)
+        mean += (double)x[i];
+    mean /= (double)a->dim;
+    for (int64_t i = 0; i < a->dim; i++)
+        var += ((double)x[i] - mean) * ((double)x[i] - mean);
+    inv = 1.0 / sqrt(var / (double)a->dim + (double)a->eps);
+    for (int64_t i = 0; i < a->dim; i++) {
+        double v = ((double)x[i] - mean) * inv;
+
+        y[i] = (float)(v * (w ? (double)w[i] + (double)a->w_offset : 1) + (b ? (double)b[i] : 0));
+    }
+}
+
+static void layernorm(const void *args, int64_t t0, int64_t t1, void *scratch)
+{
+    const fx_layernorm_args *a = args;
+
+    (void)scratch;
+    for (int64_t r = t0; r < t1; r++) {
+        for (int64_t g = 0; g < a->n_groups; g++)
+            layernorm_group(a, a->x.p + r * a->x.ld + g * a->dim, a->w ? a->w + g * a->w_step : NULL,
+                            a->b ? a->b + g * a->b_step : NULL, a->y.p + r * a->y.ld + g * a->dim);
+    }
+}
+
 static const fx_kernel rows[] = {
+    { FX_K_LAYERNORM, FX_CPU_SCALAR, "layernorm_ref", layernorm_tasks, layernorm, NULL },
     { FX_K_RMSNORM, FX_CPU_SCALAR, "rmsnorm_ref", tasks, run, scratch_bytes },
 };
 const fx_kernel_set fx_kernels_ref_norm = { rows, FX_COUNT(rows) };

@@ -1,6 +1,6 @@
 /* ref_rope.c - reference kernel: head norms, rotation by position, and the KV store.
  *
- *     h = h * (1 / sqrt(mean(h^2) + eps)) * norm          if a norm is given
+ *     h = h * (1 / sqrt(mean(h^2) + eps)) * (norm + offset)     if a norm is given; or after the rotation
  *     (a, b) = (a c - b s, b c + a s)                     for each pair of the leading rot_dim columns
  *     c, s = attn_scale * cos, sin of pos * inv_freq[i]   angle in double
  *
@@ -21,16 +21,17 @@ static size_t scratch_bytes(const void *args)
     return (size_t)(a->rot_dim + a->head_dim) * sizeof(float);
 }
 
-static void norm_head(float *h, const float *w, int32_t n, float eps)
+static void norm_head(const fx_rope_store_args *a, float *h, const float *w)
 {
+    int32_t n = a->head_dim;
     double sum = 0;
     float inv;
 
     for (int32_t i = 0; i < n; i++)
         sum += (double)h[i] * h[i];
-    inv = (float)(1.0 / sqrt(sum / n + (double)eps));
+    inv = (float)(1.0 / sqrt(sum / n + (double)a->eps));
     for (int32_t i = 0; i < n; i++)
-        h[i] = h[i] * inv * w[i];
+        h[i] = h[i] * inv * (w[i] + a->norm_offset);
 }
 
 static void rotate_head(const fx_rope_store_args *a, float *h, const float *cs, const float *sn)
@@ -45,6 +46,16 @@ static void rotate_head(const fx_rope_store_args *a, float *h, const float *cs, 
         *p = (float)(x * cs[i] - y * sn[i]);
         *q = (float)(y * cs[i] + x * sn[i]);
     }
+}
+
+/* Norm and rotation, in the order that args ask for. */
+static void turn_head(const fx_rope_store_args *a, float *h, const float *norm, const float *cs, const float *sn)
+{
+    if (norm && !a->norm_last)
+        norm_head(a, h, norm);
+    rotate_head(a, h, cs, sn);
+    if (norm && a->norm_last)
+        norm_head(a, h, norm);
 }
 
 static void store(uint8_t *p, fx_dtype type, int64_t i, float x)
@@ -67,9 +78,7 @@ static void store_row(const fx_rope_store_args *a, int64_t r, float *h, const fl
         uint8_t *v = page + fx_kv_v_at(s, a->v_offset, elem, j, a->v_dim, pos);
 
         memcpy(h, a->k.p + r * a->k.ld + (int64_t)j * a->head_dim, (size_t)a->head_dim * sizeof(float));
-        if (a->k_norm)
-            norm_head(h, a->k_norm, a->head_dim, a->eps);
-        rotate_head(a, h, cs, sn);
+        turn_head(a, h, a->k_norm, cs, sn);
         for (int32_t d = 0; d < a->head_dim; d++)
             store(k, a->kv_dtype, (int64_t)d * FX_KV_BLOCK, h[d]);
         for (int32_t d = 0; d < a->v_dim; d++)
@@ -92,9 +101,7 @@ static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
         }
         for (int32_t j = 0; j < a->heads; j++) {
             memcpy(h, a->q.p + r * a->q.ld + (int64_t)j * a->head_dim, (size_t)a->head_dim * sizeof(float));
-            if (a->q_norm)
-                norm_head(h, a->q_norm, a->head_dim, a->eps);
-            rotate_head(a, h, cs, sn);
+            turn_head(a, h, a->q_norm, cs, sn);
             memcpy(a->q_out.p + r * a->q_out.ld + (int64_t)j * a->head_dim, h, (size_t)a->head_dim * sizeof(float));
         }
         if (a->kv_heads > 0)
