@@ -16,7 +16,14 @@
 
 enum { FX_EXIT_OK = 0, FX_EXIT_FAILED = 1, FX_EXIT_USAGE = 2, FX_EXIT_INTERRUPTED = 130 };
 
-typedef enum fx_opt_type { FX_OPT_FLAG, FX_OPT_INT, FX_OPT_UINT64, FX_OPT_FLOAT, FX_OPT_STR, FX_OPT_STRS } fx_opt_type;
+typedef enum fx_opt_type {
+    FX_OPT_FLAG,                 /* bool         */
+    FX_OPT_INT,                  /* int64_t      */
+    FX_OPT_FLOAT,                /* double       */
+    FX_OPT_SEED,                 /* fx_seed      */
+    FX_OPT_STR,                  /* const char * */
+    FX_OPT_STRS                  /* fx_strs      */
+} fx_opt_type;
 
 typedef struct fx_opt {
     const char *name;            /* "max-tokens" */
@@ -26,6 +33,11 @@ typedef struct fx_opt {
     const char *value;           /* "N", "FILE"; NULL for flags */
     const char *help;
 } fx_opt;
+
+typedef struct fx_seed {
+    bool given;
+    uint64_t value;
+} fx_seed;
 
 /* A repeated option. */
 typedef struct fx_strs {
@@ -70,12 +82,11 @@ typedef struct fx_model_opts {
 typedef struct fx_sampling_opts {
     double temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
     int64_t top_k, max_tokens, min_tokens, n, logprobs;
-    uint64_t seed;
+    fx_seed seed;
     bool ignore_eos;
     fx_strs stop;
 } fx_sampling_opts;
-#define FX_SEED_NONE UINT64_MAX
-#define FX_SAMPLING_DEFAULTS { .temperature = 0, .max_tokens = 0, .n = 1, .seed = FX_SEED_NONE, .logprobs = -1 }
+#define FX_SAMPLING_DEFAULTS { .temperature = 0, .max_tokens = 0, .n = 1, .logprobs = -1 }
 #define FX_SAMPLING_OPTS(type, m)                                                                                    \
     { "temperature", 'T', FX_OPT_FLOAT, offsetof(type, m.temperature), "X", "0: greedy (default: 0)" },              \
     { "top-k", 0, FX_OPT_INT, offsetof(type, m.top_k), "N", "sample among the N best (default: all)" },              \
@@ -84,34 +95,42 @@ typedef struct fx_sampling_opts {
     { "repetition-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.repetition_penalty), "X", "over prompt and output (default: 1)" }, \
     { "frequency-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.frequency_penalty), "X", "per occurrence in the output (default: 0)" }, \
     { "presence-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.presence_penalty), "X", "once per token in the output (default: 0)" }, \
-    { "seed", 's', FX_OPT_UINT64, offsetof(type, m.seed), "N", "same seed, same text (default: drawn)" },            \
+    { "seed", 's', FX_OPT_SEED, offsetof(type, m.seed), "N", "same seed, same text (default: drawn)" },            \
     { "max-tokens", 'n', FX_OPT_INT, offsetof(type, m.max_tokens), "N", "new tokens at most (default: to the context's end)" }, \
     { "min-tokens", 0, FX_OPT_INT, offsetof(type, m.min_tokens), "N", "no end before N tokens (default: 0)" },       \
     { "stop", 0, FX_OPT_STRS, offsetof(type, m.stop), "TEXT", "end before this text; may be given again" },          \
     { "ignore-eos", 0, FX_OPT_FLAG, offsetof(type, m.ignore_eos), NULL, "go on after the end token" }
 
-/* Prints "fornax COMMAND: text" and returns FX_EXIT_FAILED. */
+/* Prints "fornax COMMAND: text" and returns FX_EXIT_FAILED (or FX_EXIT_INTERRUPTED, saying nothing,
+ * when the user asked to stop and that is what failed). */
 int fx_cli_fail(const fornax_error *err);
 int fx_cli_usage(const char *fmt, ...) FX_PRINTF(1, 2);     /* returns FX_EXIT_USAGE */
-void fx_cli_name(const char *command);                      /* for messages */
+/* False after a usage message when v is not in low..high. */
+bool fx_cli_in_range(const char *option, int64_t v, int64_t low, int64_t high);
 
 fornax_status fx_cli_context(fornax_context **ctx, const fx_model_opts *m, fornax_error *err);
 /* Context and model, with a progress display on a terminal. */
 fornax_status fx_cli_model(fornax_context **ctx, fornax_model **model, const char *path, const fx_model_opts *m,
                            fornax_error *err);
-/* Borrows the strings of 's'; 'strings' must hold s->stop.n entries. */
+/* False after a usage message. */
+bool fx_cli_check_sampling(const fx_sampling_opts *s);
+/* Borrows the strings of 's', which was checked; 'strings' must hold s->stop.n entries. */
 void fx_cli_sampling(fornax_request_options *out, const fx_sampling_opts *s, fornax_string *strings);
 
 /* Whole of a file ("-": standard input) or fail with a message. */
 bool fx_cli_read(fx_buf *out, const char *path);
-/* "1,2,3" to ids; false after a usage message. Memory: FX_VEC from libc. */
+/* "1,2,3", the value of an option, to ids; false after a usage message. Memory: FX_VEC from libc. */
 typedef FX_VEC(int32_t) fx_id_vec;
-bool fx_cli_ids(fx_id_vec *out, const char *list);
+bool fx_cli_ids(fx_id_vec *out, const char *option, const char *list);
 bool fx_cli_tokenize(fx_id_vec *out, const fornax_tokenizer *tok, fx_str text, unsigned flags, fornax_error *err);
 
-/* ^C: the first sets a flag, the second ends the program. */
+/* Standard output took everything so far. */
+bool fx_cli_output_ok(void);
+
+/* ^C, SIGTERM, SIGHUP: the first sets a flag, the second ends the program. */
 void fx_cli_catch_interrupt(void);
 bool fx_cli_interrupted(void);
-void fx_cli_clear_interrupt(void);
+bool fx_cli_terminated(void);        /* not by ^C */
+void fx_cli_clear_interrupt(void);   /* ^C only */
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/status.h"
 #include "cli/cli.h"
 
 typedef struct bench_opts {
@@ -99,10 +100,11 @@ static fornax_status run_once(fornax_engine *engine, int64_t prompt, int64_t gen
     }
     for (int64_t i = 0; st == FORNAX_OK && i < batch; i++) {
         while (sem_wait(&times[i].done) != 0)
-            continue;
+            for (int64_t k = 0; k < batch && fx_cli_interrupted(); k++)
+                fornax_request_cancel(reqs[k]);
         st = times[i].status;
         if (st != FORNAX_OK)
-            snprintf(err->text, sizeof err->text, "a request failed: %s", fornax_status_name(st));
+            fx_fail(err, st, "a request failed: %s", fornax_status_name(st));
         last_first = FX_MAX(last_first, times[i].first_ns);
         last = FX_MAX(last, times[i].last_ns);
         decoded += times[i].tokens - 1;
@@ -150,7 +152,33 @@ static int64_t resident_bytes(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-static int rates(const bench_opts *opt, fornax_engine *engine, fornax_error *err)
+static void print_rates(const bench_opts *opt, const fornax_context *ctx, const fornax_model_info *info, double prefill,
+                        double decode)
+{
+    double mib = 1048576;
+    fx_buf name;
+
+    if (!opt->json) {
+        printf("%s (%s)\n  prefill %lld  %10.1f tokens/s\n  decode x%lld  %10.1f tokens/s\n"
+               "  load         %10.1f ms\n  resident     %10.1f MiB (file %.1f MiB)\n",
+               info->name, info->numerics_id, (long long)opt->prompt, prefill, (long long)opt->batch, decode,
+               info->load_ms, (double)resident_bytes() / mib, (double)info->file_bytes / mib);
+        return;
+    }
+    fx_buf_init(&name, &fx_mem_libc);
+    fx_buf_json(&name, fx_str_of(info->name));
+    printf("{\"model\": \"%s\", \"architecture\": \"%s\", \"dtype\": \"%s\", \"cpu\": \"%s\", "
+           "\"numerics_id\": \"%s\", \"threads\": %d, \"prompt\": %lld, \"gen\": %lld, \"batch\": %lld, "
+           "\"prefill_tps\": %.3f, \"decode_tps\": %.3f, \"load_ms\": %.3f, \"rss_bytes\": %lld, "
+           "\"weight_bytes\": %lld, \"file_bytes\": %lld}\n",
+           fx_buf_view(&name).p, info->architecture, info->dtype, fornax_context_cpu(ctx), info->numerics_id,
+           fornax_context_threads(ctx), (long long)opt->prompt, (long long)opt->gen, (long long)opt->batch, prefill,
+           decode, info->load_ms, (long long)resident_bytes(), (long long)info->weight_bytes,
+           (long long)info->file_bytes);
+    fx_buf_done(&name);
+}
+
+static int rates(const bench_opts *opt, const fornax_context *ctx, fornax_engine *engine, fornax_error *err)
 {
     const fornax_model_info *info = fornax_model_get_info(fornax_engine_model(engine));
     double prefill[64], decode[64], unused;
@@ -163,19 +191,7 @@ static int rates(const bench_opts *opt, fornax_engine *engine, fornax_error *err
     }
     if (st != FORNAX_OK)
         return fx_cli_fail(err);
-    double p = median(prefill, opt->repeat), d = median(decode, opt->repeat);
-    if (opt->json)
-        printf("{\"model\": \"%s\", \"architecture\": \"%s\", \"dtype\": \"%s\", \"cpu\": \"%s\", \"threads\": %d, "
-               "\"prompt\": %lld, \"gen\": %lld, \"batch\": %lld, \"prefill_tps\": %.3f, \"decode_tps\": %.3f, "
-               "\"load_ms\": %.3f, \"rss_bytes\": %lld, \"weight_bytes\": %lld, \"file_bytes\": %lld}\n",
-               info->name, info->architecture, info->dtype, info->numerics_id, (int)opt->model.threads,
-               (long long)opt->prompt, (long long)opt->gen, (long long)opt->batch, p, d, info->load_ms,
-               (long long)resident_bytes(), (long long)info->weight_bytes, (long long)info->file_bytes);
-    else
-        printf("%s (%s)\n  prefill %lld  %10.1f tokens/s\n  decode x%lld  %10.1f tokens/s\n"
-               "  load         %10.1f ms\n  resident     %10.1f MiB (file %.1f MiB)\n",
-               info->name, info->numerics_id, (long long)opt->prompt, p, (long long)opt->batch, d, info->load_ms,
-               (double)resident_bytes() / 1048576, (double)info->file_bytes / 1048576);
+    print_rates(opt, ctx, info, median(prefill, opt->repeat), median(decode, opt->repeat));
     return FX_EXIT_OK;
 }
 
@@ -269,7 +285,7 @@ static int run(const void *o, int n, char **args)
     else if (fornax_engine_open(&engine, model, &eo, &err) != FORNAX_OK)
         status = fx_cli_fail(&err);
     else
-        status = rates(opt, engine, &err);
+        status = rates(opt, ctx, engine, &err);
     fornax_engine_close(engine);
     fornax_model_close(model);
     fornax_context_close(ctx);

@@ -1,8 +1,13 @@
 /* cmd_chat.c - fornax chat MODEL: an interactive conversation with line editing and history. */
+#include <errno.h>
 #include <histedit.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <wchar.h>
 
+#include "base/status.h"
 #include "cli/cli.h"
 
 typedef struct chat_opts {
@@ -35,6 +40,42 @@ static char *prompt_text(EditLine *e)
     return text;
 }
 
+/* A character from the terminal; -1 on ^C, which libedit's own reader passes over. */
+static int read_char(EditLine *e, wchar_t *out)
+{
+    mbstate_t state = { 0 };
+    char byte;
+
+    (void)e;
+    for (;;) {
+        ssize_t n = fx_cli_interrupted() ? -1 : read(0, &byte, 1);
+        size_t used;
+
+        if (n == 0)
+            return 0;
+        if (n < 0 && (fx_cli_interrupted() || errno != EINTR))
+            return -1;
+        if (n < 0)
+            continue;
+        used = mbrtowc(out, &byte, 1, &state);
+        if (used == (size_t)-1)
+            memset(&state, 0, sizeof state);         /* not a character: passed over */
+        else if (used != (size_t)-2)
+            return 1;
+    }
+}
+
+/* Without a UTF-8 locale libedit takes a character for several. */
+static void use_utf8(void)
+{
+    const char *codeset;
+
+    setlocale(LC_CTYPE, "");
+    codeset = nl_langinfo(CODESET);
+    if (strcmp(codeset, "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 static void open_lines(line_source *s)
 {
     HistEvent ev;
@@ -42,14 +83,17 @@ static void open_lines(line_source *s)
     *s = (line_source){ 0 };
     if (!isatty(0) || !isatty(1))
         return;
+    use_utf8();
     s->edit = el_init("fornax", stdin, stdout, stderr);
     s->history = history_init();
     if (!s->edit || !s->history)
         return;
     history(s->history, &ev, H_SETSIZE, 1000);
+    history(s->history, &ev, H_SETUNIQUE, 1);
     el_set(s->edit, EL_PROMPT, prompt_text);
     el_set(s->edit, EL_EDITOR, "emacs");
-    el_set(s->edit, EL_SIGNAL, 0);
+    el_set(s->edit, EL_GETCFN, read_char);
+    el_set(s->edit, EL_SIGNAL, 1);       /* puts the terminal in order, then lets our handler run */
     el_set(s->edit, EL_HIST, history, s->history);
     el_source(s->edit, NULL);
 }
@@ -63,19 +107,40 @@ static void close_lines(line_source *s)
     free(s->line);
 }
 
-/* The next line without its newline; false at the end. */
-static bool next_line(line_source *s, fx_str *out)
+/* A line at the terminal. ^C drops what was typed; on an empty line it says how to leave. */
+static bool edit_line(line_source *s, fx_str *out)
 {
     HistEvent ev;
 
-    if (s->edit) {
+    for (;;) {
         int n = 0;
-        const char *p = el_gets(s->edit, &n);
-        if (!p || n <= 0)
+        const char *p;
+
+        el_resize(s->edit);
+        p = el_gets(s->edit, &n);
+
+        if (p && n > 0) {
+            if (n > 1)
+                history(s->history, &ev, H_ENTER, p);
+            *out = fx_str_n(p, (size_t)n);
+            return true;
+        }
+        if (!fx_cli_interrupted() || fx_cli_terminated())
             return false;
-        if (n > 1)
-            history(s->history, &ev, H_ENTER, p);
-        *out = fx_str_n(p, (size_t)n);
+        fx_cli_clear_interrupt();
+        el_reset(s->edit);
+        printf("\n(^D or /quit leaves)\n");
+    }
+}
+
+/* The next line without its newline; false at the end. */
+static bool next_line(line_source *s, fx_str *out)
+{
+    if (s->edit) {
+        if (!edit_line(s, out)) {
+            putchar('\n');
+            return false;
+        }
     } else {
         ssize_t n = getline(&s->line, &s->cap, stdin);
         if (n < 0)
@@ -92,7 +157,7 @@ static int print_piece(void *user, const char *text, size_t n)
     (void)user;
     fwrite(text, 1, n, stdout);
     fflush(stdout);
-    return fx_cli_interrupted();
+    return fx_cli_interrupted() || !fx_cli_output_ok();
 }
 
 static bool command(fornax_session *s, fx_str line, bool *quit)
@@ -110,6 +175,23 @@ static bool command(fornax_session *s, fx_str line, bool *quit)
     return true;
 }
 
+/* Sends a line and prints the reply. */
+static fornax_status say(fornax_session *s, fx_str line, fornax_error *err)
+{
+    fornax_status st;
+    fx_buf text;
+
+    if (memchr(line.p, 0, line.n))
+        return fx_fail(err, FORNAX_EARG, "a message can't hold a zero byte");
+    fx_buf_init(&text, &fx_mem_libc);
+    fx_buf_str(&text, line);
+    st = text.failed ? fx_nomem(err, "the message")
+                     : fornax_session_say(s, fx_buf_view(&text).p, print_piece, NULL, err);
+    fx_buf_done(&text);
+    printf(st == FORNAX_ECANCEL ? " (stopped)\n" : "\n");
+    return st == FORNAX_ECANCEL ? FORNAX_OK : st;
+}
+
 static int converse(fornax_session *s)
 {
     fornax_error err = { 0 };
@@ -119,25 +201,16 @@ static int converse(fornax_session *s)
     int status = FX_EXIT_OK;
 
     open_lines(&lines);
-    while (!quit && next_line(&lines, &line)) {
-        fx_buf text;
-
+    while (!quit && fx_cli_output_ok() && !fx_cli_terminated() && next_line(&lines, &line)) {
         fx_cli_clear_interrupt();
-        if (line.n == 0 || command(s, line, &quit))
+        if (line.n == 0 || command(s, line, &quit) || say(s, line, &err) == FORNAX_OK)
             continue;
-        fx_buf_init(&text, &fx_mem_libc);
-        fx_buf_str(&text, line);
-        fornax_status st = fornax_session_say(s, fx_buf_view(&text).p, print_piece, NULL, &err);
-        fx_buf_done(&text);
-        printf("\n");
-        if (st != FORNAX_OK && st != FORNAX_ECANCEL) {
-            status = fx_cli_fail(&err);
-            if (!lines.edit)
-                break;
-        }
+        status = fx_cli_fail(&err);
+        if (!lines.edit)
+            break;
     }
     close_lines(&lines);
-    return status;
+    return fx_cli_terminated() ? FX_EXIT_INTERRUPTED : lines.edit ? FX_EXIT_OK : status;
 }
 
 static int run(const void *o, int n, char **args)
@@ -155,6 +228,8 @@ static int run(const void *o, int n, char **args)
     int status;
 
     (void)n;
+    if (!fx_cli_check_sampling(&opt->sampling))
+        return FX_EXIT_USAGE;
     fx_cli_catch_interrupt();
     fx_cli_sampling(&sampling, &opt->sampling, stops);
     so.system = opt->system;

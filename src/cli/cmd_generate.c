@@ -1,6 +1,7 @@
 /* cmd_generate.c - fornax generate MODEL: continues a prompt, streaming to standard output. */
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "cli/cli.h"
 
 typedef struct generate_opts {
@@ -99,56 +100,92 @@ static void print_json(const output *out)
            (long long)out->done.generated_tokens);
 }
 
+static bool make_choices(output *out)
+{
+    size_t n = (size_t)out->opt->sampling.n;
+
+    out->choices = calloc(n, sizeof *out->choices);
+    for (size_t i = 0; out->choices && i < n; i++) {
+        fx_buf_init(&out->choices[i].ids, &fx_mem_libc);
+        fx_buf_init(&out->choices[i].text, &fx_mem_libc);
+        fx_buf_init(&out->choices[i].logprobs, &fx_mem_libc);
+    }
+    return out->choices != NULL;
+}
+
+/* False when memory ran out for one of them. */
+static bool free_choices(output *out)
+{
+    bool ok = true;
+
+    for (int64_t i = 0; out->choices && i < out->opt->sampling.n; i++) {
+        choice *c = &out->choices[i];
+
+        ok = ok && !c->ids.failed && !c->text.failed && !c->logprobs.failed;
+        fx_buf_done(&c->ids);
+        fx_buf_done(&c->text);
+        fx_buf_done(&c->logprobs);
+    }
+    free(out->choices);
+    return ok;
+}
+
+/* Takes events until the request is done; stops it on ^C, and when nobody reads any more. */
+static void follow(output *out, fornax_request *req)
+{
+    while (out->done.kind != FORNAX_EVENT_DONE) {
+        const fornax_event *e;
+        fornax_error err = { 0 };
+        fornax_status st = fornax_request_next(req, &e, 100, &err);
+
+        if (fx_cli_interrupted() || !fx_cli_output_ok())
+            fornax_request_cancel(req);
+        if (st == FORNAX_OK)
+            take_event(out, e);
+        else if (st != FORNAX_ETIMEOUT)
+            out->done = (fornax_event){ .kind = FORNAX_EVENT_DONE, .status = st };
+    }
+}
+
+static int report(const output *out, fornax_error *err)
+{
+    fornax_status st = out->done.status;
+
+    if (st != FORNAX_OK && st != FORNAX_ECANCEL) {
+        fx_fail(err, st, "%s", out->done.error ? out->done.error : fornax_status_name(st));
+        return fx_cli_fail(err);
+    }
+    if (out->opt->json)
+        print_json(out);
+    else
+        putchar('\n');
+    return fx_cli_interrupted() ? FX_EXIT_INTERRUPTED : FX_EXIT_OK;
+}
+
 static int generate(const generate_opts *opt, fornax_engine *engine, const fx_id_vec *ids, fornax_error *err)
 {
     fornax_request_options r = FORNAX_OPTIONS(fornax_request_options);
     fornax_string stops[FX_COUNT(opt->sampling.stop.at)];
     fornax_request *req = NULL;
     output out = { .opt = opt };
-    const fornax_event *e;
-    size_t n = (size_t)opt->sampling.n;
-    int status = FX_EXIT_OK;
+    int status = FX_EXIT_FAILED;
 
     fx_cli_sampling(&r, &opt->sampling, stops);
     r.ids = ids->at;
     r.n_ids = ids->n;
-    out.choices = calloc(n + 1, sizeof *out.choices);
-    for (size_t i = 0; out.choices && i < n; i++) {
-        fx_buf_init(&out.choices[i].ids, &fx_mem_libc);
-        fx_buf_init(&out.choices[i].text, &fx_mem_libc);
-        fx_buf_init(&out.choices[i].logprobs, &fx_mem_libc);
-    }
-    if (!out.choices || fornax_request_submit(&req, engine, &r, err) != FORNAX_OK) {
-        status = out.choices ? fx_cli_fail(err) : FX_EXIT_FAILED;
-    } else {
-        do {
-            fornax_status st = fornax_request_next(req, &e, 100, err);
-            if (fx_cli_interrupted())
-                fornax_request_cancel(req);
-            if (st == FORNAX_ETIMEOUT)
-                continue;
-            if (st != FORNAX_OK)
-                break;
-            take_event(&out, e);
-        } while (out.done.kind != FORNAX_EVENT_DONE);
-        if (out.done.status != FORNAX_OK && out.done.status != FORNAX_ECANCEL) {
-            fprintf(stderr, "fornax generate: %s\n", out.done.error ? out.done.error : fornax_status_name(out.done.status));
-            status = FX_EXIT_FAILED;
-        } else if (opt->json) {
-            print_json(&out);
+    if (make_choices(&out)) {
+        if (fornax_request_submit(&req, engine, &r, err) == FORNAX_OK) {
+            follow(&out, req);
+            status = report(&out, err);
         } else {
-            putchar('\n');
+            status = fx_cli_fail(err);
         }
-        if (fx_cli_interrupted())
-            status = FX_EXIT_INTERRUPTED;
+        fornax_request_close(req);
     }
-    fornax_request_close(req);
-    for (size_t i = 0; out.choices && i < n; i++) {
-        fx_buf_done(&out.choices[i].ids);
-        fx_buf_done(&out.choices[i].text);
-        fx_buf_done(&out.choices[i].logprobs);
+    if (!out.choices || !free_choices(&out)) {
+        fx_nomem(err, "the reply");
+        status = fx_cli_fail(err);
     }
-    free(out.choices);
     return status;
 }
 
@@ -171,9 +208,11 @@ static bool get_chat_ids(fx_id_vec *ids, const generate_opts *opt, const fornax_
     fx_buf_puts(&json, "{\"role\":\"user\",\"content\":\"");
     fx_buf_json(&json, text);
     fx_buf_puts(&json, "\"}]}");
-    ok = fornax_prompt_render(&prompt, tok, json.p, json.n, err) == FORNAX_OK;
+    ok = !json.failed || fx_nomem(err, "the prompt") == FORNAX_OK;
+    ok = ok && fornax_prompt_render(&prompt, tok, json.p, json.n, err) == FORNAX_OK;
     const int32_t *at = ok ? fornax_prompt_ids(prompt, &n) : NULL;
-    ok = ok && FX_VEC_RESERVE(ids, &fx_mem_libc, n + 1);
+    if (ok && !FX_VEC_RESERVE(ids, &fx_mem_libc, n + 1))
+        ok = fx_nomem(err, "the prompt") == FORNAX_OK;
     if (ok && n > 0)
         memcpy(ids->at, at, n * sizeof *at);
     ids->n = ok ? n : 0;
@@ -190,7 +229,7 @@ static bool get_ids(fx_id_vec *ids, const generate_opts *opt, const fornax_token
 
     *status = FX_EXIT_USAGE;
     if (opt->tokens)
-        return fx_cli_ids(ids, opt->tokens);
+        return fx_cli_ids(ids, "tokens", opt->tokens);
     *status = FX_EXIT_FAILED;
     fx_buf_init(&text, &fx_mem_libc);
     if (opt->prompt)
@@ -223,8 +262,12 @@ static int run(const void *o, int n, char **args)
         return fx_cli_usage("give one of --prompt, --file and --tokens");
     if (opt->system && !opt->chat)
         return fx_cli_usage("--system needs --chat");
-    if (opt->sampling.n < 1 || opt->sampling.n > 128 || (opt->sampling.n > 1 && !opt->json))
-        return fx_cli_usage("--choices: expected 1, or with --json 1 to 128");
+    if (!fx_cli_check_sampling(&opt->sampling))
+        return FX_EXIT_USAGE;
+    if (opt->sampling.n > 1 && !opt->json)
+        return fx_cli_usage("--choices needs --json");
+    if (opt->chat && opt->tokens)
+        return fx_cli_usage("--chat takes text, not --tokens");
     if (opt->sampling.logprobs >= 0 && !opt->json)
         return fx_cli_usage("--logprobs needs --json");
     fx_cli_catch_interrupt();

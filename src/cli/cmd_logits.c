@@ -41,7 +41,7 @@ static void print_json_row(printer *p, const float *row, int64_t n)
     fwrite(p->line.p, 1, p->line.n, stdout);
 }
 
-static void print_top(const printer *p, int64_t position, const float *row, int64_t n)
+static void print_top(printer *p, int64_t position, const float *row, int64_t n)
 {
     float below = 0;
     int64_t last = -1;
@@ -58,7 +58,9 @@ static void print_top(const printer *p, int64_t position, const float *row, int6
             break;
         size_t bytes;
         const char *text = fornax_token_bytes(p->tok, (int32_t)best, &bytes);
-        printf("  %6lld  %10.5f  %.*s\n", (long long)best, (double)row[best], text ? (int)bytes : 0, text ? text : "");
+        fx_buf_clear(&p->line);
+        fx_buf_json(&p->line, fx_str_n(text ? text : "", text ? bytes : 0));
+        printf("  %6lld  %10.5f  \"%s\"\n", (long long)best, (double)row[best], fx_buf_view(&p->line).p);
         below = row[best];
         last = best;
     }
@@ -73,7 +75,7 @@ static int each(void *user, int64_t position, const float *logits, int64_t vocab
     else
         print_top(p, position, logits, vocab);
     p->first = false;
-    return ferror(stdout) || p->line.failed;
+    return !fx_cli_output_ok() || p->line.failed || fx_cli_interrupted();
 }
 
 static bool get_ids(fx_id_vec *ids, const logits_opts *opt, const fornax_tokenizer *tok, int *status)
@@ -82,7 +84,7 @@ static bool get_ids(fx_id_vec *ids, const logits_opts *opt, const fornax_tokeniz
 
     *status = FX_EXIT_USAGE;
     if (opt->tokens)
-        return fx_cli_ids(ids, opt->tokens);
+        return fx_cli_ids(ids, "tokens", opt->tokens);
     if (fx_cli_tokenize(ids, tok, fx_str_of(opt->text), FORNAX_TOKENIZE_ADD | FORNAX_TOKENIZE_SPECIAL, &err))
         return true;
     *status = fx_cli_fail(&err);
@@ -104,6 +106,9 @@ static int run(const void *o, int n, char **args)
         return fx_cli_usage("give --tokens or --text");
     if (opt->positions && !all && strcmp(opt->positions, "last") != 0)
         return fx_cli_usage("--positions: expected all or last, found '%s'", opt->positions);
+    if (!fx_cli_in_range("top", opt->top, 1, 1000))
+        return FX_EXIT_USAGE;
+    fx_cli_catch_interrupt();
     if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) != FORNAX_OK) {
         status = fx_cli_fail(&err);
     } else if (get_ids(&ids, opt, fornax_model_tokenizer(model), &status)) {

@@ -1,4 +1,6 @@
 /* cmd_serve.c - fornax serve MODEL: the OpenAI protocol over HTTP. */
+#include <sys/resource.h>
+
 #include "cli/cli.h"
 #include "server/server.h"
 
@@ -56,20 +58,23 @@ static void log_request(void *user, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-static bool in_range(const char *name, int64_t v, int64_t low, int64_t high)
-{
-    if (v >= low && v <= high)
-        return true;
-    fx_cli_usage("--%s: expected %lld to %lld, found %lld", name, (long long)low, (long long)high, (long long)v);
-    return false;
-}
-
 static bool check(const serve_opts *o)
 {
-    return in_range("port", o->port, 0, 65535) && in_range("max-batch", o->max_batch, 0, 4096) &&
-           in_range("step-tokens", o->step_tokens, 0, 65536) && in_range("prefill-chunk", o->prefill_chunk, 0, 65536) &&
-           in_range("queue", o->queue, 0, 1 << 20) && in_range("kv-mib", o->kv_mib, 0, (int64_t)1 << 24) &&
-           in_range("max-body-mib", o->max_body_mib, 0, 1 << 12) && in_range("timeout", o->timeout, 0, 86400);
+    return fx_cli_in_range("port", o->port, 0, 65535) && fx_cli_in_range("max-batch", o->max_batch, 0, 4096) &&
+           fx_cli_in_range("step-tokens", o->step_tokens, 0, 65536) && fx_cli_in_range("prefill-chunk", o->prefill_chunk, 0, 65536) &&
+           fx_cli_in_range("queue", o->queue, 0, 1 << 20) && fx_cli_in_range("kv-mib", o->kv_mib, 0, (int64_t)1 << 24) &&
+           fx_cli_in_range("max-body-mib", o->max_body_mib, 0, 1 << 12) && fx_cli_in_range("timeout", o->timeout, 0, 86400);
+}
+
+/* Every connection and every request has a descriptor: as many as the system lets us. */
+static void raise_descriptors(void)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max > 65536 ? FX_MAX(65536, r.rlim_cur) : r.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &r);
+    }
 }
 
 static fornax_status serve(const serve_opts *o, fornax_model *model, fornax_error *err)
@@ -113,6 +118,7 @@ static int run(const void *o, int n, char **args)
     if (!check(opt))
         return FX_EXIT_USAGE;
     fx_cli_catch_interrupt();
+    raise_descriptors();
     if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) != FORNAX_OK ||
         serve(opt, model, &err) != FORNAX_OK)
         status = fx_cli_fail(&err);

@@ -5,31 +5,36 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/status.h"
 #include "cli/cli.h"
 
 /* ---- Interrupts ---- */
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted, terminated;
 
 static void on_interrupt(int sig)
 {
-    (void)sig;
     if (interrupted)
         _exit(FX_EXIT_INTERRUPTED);
     interrupted = 1;
+    terminated = sig != SIGINT;
 }
 
 void fx_cli_catch_interrupt(void)
 {
-    struct sigaction sa = { .sa_handler = on_interrupt };
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+    struct sigaction sa = { .sa_handler = on_interrupt }, old;
 
     sigemptyset(&sa.sa_mask);
-    sigaction(SIGINT, &sa, NULL);
-    sigaction(SIGTERM, &sa, NULL);
+    for (size_t i = 0; i < FX_COUNT(signals); i++) {
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)     /* as nohup and & ask for */
+            sigaction(signals[i], &sa, NULL);
+    }
 }
 
 bool fx_cli_interrupted(void) { return interrupted != 0; }
-void fx_cli_clear_interrupt(void) { interrupted = 0; }
+bool fx_cli_terminated(void) { return terminated != 0; }
+void fx_cli_clear_interrupt(void) { interrupted = terminated; }
 
 /* ---- Context and model ---- */
 
@@ -103,6 +108,13 @@ fornax_status fx_cli_model(fornax_context **ctx, fornax_model **model, const cha
 
 /* ---- Requests ---- */
 
+bool fx_cli_check_sampling(const fx_sampling_opts *s)
+{
+    return fx_cli_in_range("top-k", s->top_k, 0, INT32_MAX) && fx_cli_in_range("max-tokens", s->max_tokens, 0, INT32_MAX) &&
+           fx_cli_in_range("min-tokens", s->min_tokens, 0, INT32_MAX) && fx_cli_in_range("choices", s->n, 1, 128) &&
+           fx_cli_in_range("logprobs", s->logprobs, -1, 20);
+}
+
 void fx_cli_sampling(fornax_request_options *out, const fx_sampling_opts *s, fornax_string *strings)
 {
     out->temperature = (float)s->temperature;
@@ -115,8 +127,8 @@ void fx_cli_sampling(fornax_request_options *out, const fx_sampling_opts *s, for
     out->max_tokens = s->max_tokens;
     out->min_tokens = s->min_tokens;
     out->n = (int)s->n;
-    out->has_seed = s->seed != FX_SEED_NONE;
-    out->seed = s->seed;
+    out->has_seed = s->seed.given;
+    out->seed = s->seed.value;
     out->ignore_eos = s->ignore_eos;
     out->logprobs = s->logprobs >= 0;
     out->top_logprobs = s->logprobs > 0 ? (int)s->logprobs : 0;
@@ -141,12 +153,16 @@ static bool read_stream(fx_buf *out, FILE *f)
 bool fx_cli_read(fx_buf *out, const char *path)
 {
     fornax_error err = { 0 };
+    char words[128];
 
     if (strcmp(path, "-") == 0) {
         if (read_stream(out, stdin))
             return true;
-        char reason[128];
-        fprintf(stderr, "fornax: standard input: %s\n", strerror_r(errno, reason, sizeof reason));
+        if (out->failed)
+            fx_nomem(&err, "standard input");
+        else
+            fx_fail(&err, FORNAX_EIO, "standard input: %s", fx_errno_text(errno, words, sizeof words));
+        fx_cli_fail(&err);
         return false;
     }
     if (fx_file_read(out, path, 1u << 30, &err) == FORNAX_OK)
@@ -155,24 +171,22 @@ bool fx_cli_read(fx_buf *out, const char *path)
     return false;
 }
 
-bool fx_cli_ids(fx_id_vec *out, const char *list)
+bool fx_cli_ids(fx_id_vec *out, const char *option, const char *list)
 {
-    fx_str rest = fx_str_of(list);
-
-    while (rest.n > 0) {
-        const char *comma = memchr(rest.p, ',', rest.n);
-        fx_str one = { rest.p, comma ? (size_t)(comma - rest.p) : rest.n };
+    for (const char *at = list; at && *list;) {
+        const char *comma = strchr(at, ',');
+        fx_str one = { at, comma ? (size_t)(comma - at) : strlen(at) };
         int64_t id;
 
         if (!fx_parse_i64(one, &id) || id < 0 || id > INT32_MAX) {
-            fx_cli_usage("--tokens: expected ids joined by commas, found '%.*s'", FX_STR_ARG(one));
+            fx_cli_usage("--%s: expected ids joined by commas, found '%.*s'", option, FX_STR_ARG(one));
             return false;
         }
         if (!FX_VEC_PUSH(out, &fx_mem_libc, (int32_t)id)) {
-            fprintf(stderr, "fornax: no memory\n");
+            fx_cli_usage("--%s: no memory", option);
             return false;
         }
-        rest = comma ? fx_str_n(comma + 1, rest.n - one.n - 1) : (fx_str){ rest.p, 0 };
+        at = comma ? comma + 1 : NULL;
     }
     return true;
 }

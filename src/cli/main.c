@@ -1,5 +1,5 @@
 /* main.c - the fornax program: finds the command, parses its options, runs it. */
-#include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -10,12 +10,12 @@ static const fx_cmd *const commands[] = {
     &fx_cmd_template, &fx_cmd_logits, &fx_cmd_inspect,  &fx_cmd_bench,
 };
 
-static const char *current = "";
-
-void fx_cli_name(const char *command) { current = command; }
+static const char *current = "";         /* the command, for messages */
 
 int fx_cli_fail(const fornax_error *err)
 {
+    if (err->status == FORNAX_ECANCEL && fx_cli_interrupted())
+        return FX_EXIT_INTERRUPTED;
     fprintf(stderr, "fornax%s%s: %s\n", *current ? " " : "", current, err->text);
     return FX_EXIT_FAILED;
 }
@@ -31,6 +31,16 @@ int fx_cli_usage(const char *fmt, ...)
     fprintf(stderr, "\nTry 'fornax %s%s--help'.\n", current, *current ? " " : "");
     return FX_EXIT_USAGE;
 }
+
+bool fx_cli_in_range(const char *option, int64_t v, int64_t low, int64_t high)
+{
+    if (v >= low && v <= high)
+        return true;
+    fx_cli_usage("--%s: expected %lld to %lld, found %lld", option, (long long)low, (long long)high, (long long)v);
+    return false;
+}
+
+bool fx_cli_output_ok(void) { return !ferror(stdout); }
 
 static void print_overview(FILE *to)
 {
@@ -51,7 +61,7 @@ static void print_help(const fx_cmd *c)
                  o->letter ? ", " : "  ", o->name, o->value ? " " : "", o->value ? o->value : "");
         printf("  %-32s %s\n", left, o->help);
     }
-    printf("      %-28s %s\n\nexamples:\n%s", "--help", "this text", c->examples);
+    printf("  %-32s %s\n\nexamples:\n%s", "-h, --help", "this text", c->examples);
 }
 
 /* ---- Options ---- */
@@ -62,8 +72,10 @@ static bool set_number(const fx_opt *o, void *at, const char *text)
 
     if (o->type == FX_OPT_INT)
         return fx_parse_i64(s, at);
-    if (o->type == FX_OPT_UINT64)
-        return fx_parse_u64(s, at);
+    if (o->type == FX_OPT_SEED) {
+        fx_seed *seed = at;
+        return seed->given = fx_parse_u64(s, &seed->value);
+    }
     return fx_parse_double(s, at);
 }
 
@@ -83,7 +95,8 @@ static bool set_option(const fx_opt *o, void *opts, const char *text)
         }
         list->at[list->n++] = text;
     } else if (!set_number(o, at, text)) {
-        fx_cli_usage("--%s: expected %s, found '%s'", o->name, o->type == FX_OPT_FLOAT ? "a number" : "an integer", text);
+        fx_cli_usage("--%s: expected %s, found '%s'", o->name, o->type == FX_OPT_FLOAT ? "a number" : "an integer",
+                     text);
         return false;
     }
     return true;
@@ -156,7 +169,7 @@ static int run_command(const fx_cmd *c, int argc, char **argv)
     for (int i = 0; i < argc; i++) {
         if (options && strcmp(argv[i], "--") == 0) {
             options = false;
-        } else if (options && strcmp(argv[i], "--help") == 0) {
+        } else if (options && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
             print_help(c);
             status = FX_EXIT_OK;
             goto done;
@@ -177,13 +190,26 @@ done:
     return status;
 }
 
-int main(int argc, char **argv)
+static const fx_cmd *find_command(const char *name)
 {
+    for (size_t i = 0; i < FX_COUNT(commands); i++) {
+        if (strcmp(name, commands[i]->name) == 0)
+            return commands[i];
+    }
+    return NULL;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const fx_cmd *c;
+    bool help;
+
     if (argc < 2) {
         print_overview(stderr);
         return FX_EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+    help = strcmp(argv[1], "help") == 0;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || (help && argc == 2)) {
         print_overview(stdout);
         return FX_EXIT_OK;
     }
@@ -191,16 +217,25 @@ int main(int argc, char **argv)
         printf("fornax %s\n", fornax_version());
         return FX_EXIT_OK;
     }
-    for (size_t i = 0; i < FX_COUNT(commands); i++) {
-        if (strcmp(argv[1], commands[i]->name) == 0) {
-            fx_cli_name(commands[i]->name);
-            int status = run_command(commands[i], argc - 2, argv + 2);
-            if (fflush(stdout) != 0 || ferror(stdout)) {
-                fprintf(stderr, "fornax %s: standard output: write error\n", argv[1]);
-                return status ? status : FX_EXIT_FAILED;
-            }
-            return status;
-        }
+    c = find_command(argv[help ? 2 : 1]);
+    if (!c)
+        return fx_cli_usage("unknown command '%s'", argv[help ? 2 : 1]);
+    if (help) {
+        print_help(c);
+        return FX_EXIT_OK;
     }
-    return fx_cli_usage("unknown command '%s'", argv[1]);
+    current = c->name;
+    return run_command(c, argc - 2, argv + 2);
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+
+    signal(SIGPIPE, SIG_IGN);            /* a reader that went away is a write error, said below */
+    status = dispatch(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fprintf(stderr, "fornax%s%s: standard output: write error\n", *current ? " " : "", current);
+    return status ? status : FX_EXIT_FAILED;
 }

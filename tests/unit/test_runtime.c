@@ -1,0 +1,287 @@
+/* test_runtime.c - from a graph to numbers: compile, weight binding and its faults, plan execution
+ * against sums in double, with any thread count and any number of rows. */
+#include "fornax.h"
+#include "fxtest.h"
+
+#include "compile/compile.h"
+#include "graph/graph.h"
+#include "kir/plan.h"
+#include "runtime/bind.h"
+
+enum { VOCAB = 40, DIM = 64, FFN = 48, MAX_ROWS = 20 };
+
+/* ---- Weights held in memory ---- */
+
+typedef struct tensor {
+    const char *name;
+    int64_t rows, cols;
+    float *at;
+    uint16_t *half;              /* the same in f16, given out instead when set */
+    int released;
+} tensor;
+
+static tensor tensors[] = {
+    { "embd", VOCAB, DIM, NULL, NULL, 0 }, { "norm", 1, DIM, NULL, NULL, 0 },   { "gate", FFN, DIM, NULL, NULL, 0 },
+    { "up", FFN, DIM, NULL, NULL, 0 },     { "down", DIM, FFN, NULL, NULL, 0 },
+};
+enum { EMBD, NORM, GATE, UP, DOWN, TENSORS };
+
+static float pseudo(uint32_t *x)
+{
+    *x = *x * 1664525u + 1013904223u;
+    return (float)(int32_t)*x / 4294967296.0f;
+}
+
+static void make_tensors(bool halves)
+{
+    uint32_t x = 7;
+
+    for (int i = 0; i < TENSORS; i++) {
+        tensor *t = &tensors[i];
+        int64_t n = t->rows * t->cols;
+
+        free(t->at);
+        free(t->half);
+        t->at = malloc((size_t)n * sizeof *t->at);
+        t->half = halves ? malloc((size_t)n * sizeof *t->half) : NULL;
+        t->released = 0;
+        for (int64_t k = 0; k < n; k++) {
+            t->at[k] = i == NORM ? 1 + 0.25f * pseudo(&x) : pseudo(&x);
+            if (halves) {
+                t->half[k] = fx_f32_to_f16(t->at[k]);
+                t->at[k] = fx_f16_to_f32(t->half[k]);
+            }
+        }
+    }
+}
+
+static tensor *find_tensor(fx_str name)
+{
+    for (int i = 0; i < TENSORS; i++) {
+        if (fx_str_is(name, tensors[i].name))
+            return &tensors[i];
+    }
+    return NULL;
+}
+
+static bool find(void *user, fx_str name, fx_weight_view *out)
+{
+    const char *missing = user;
+    tensor *t = find_tensor(name);
+
+    if (!t || (missing && fx_str_is(name, missing)))
+        return false;
+    *out = (fx_weight_view){ .data = t->half ? (const void *)t->half : t->at, .dtype = t->half ? FX_F16 : FX_F32,
+                             .rows = t->rows, .cols = t->cols, .row_bytes = (size_t)t->cols * (t->half ? 2 : 4) };
+    return true;
+}
+
+static void release(void *user, fx_str name)
+{
+    (void)user;
+    find_tensor(name)->released++;
+}
+
+static bool never(void *user, double fraction)
+{
+    (void)user, (void)fraction;
+    return false;
+}
+
+/* ---- The graph: embed, norm, gated FFN with residual, output by the embedding table ---- */
+
+static fx_graph *make_graph(fx_arena *a, const char *dtype)
+{
+    fx_error err = { 0 };
+    fx_module *m = NULL;
+    char text[1024];
+
+    snprintf(text, sizeof text,
+             "%%tokens = input i32[rows]\n%%logit_rows = input i32[outs]\n"
+             "%%embd = weight %1$s[40,64]\n%%norm = weight %1$s[64]\n%%gate = weight %1$s[48,64]\n"
+             "%%up = weight %1$s[48,64]\n%%down = weight %1$s[64,48]\n"
+             "%%x = embed %%tokens, %%embd\n%%h = rmsnorm %%x, %%norm, eps=1e-5\n"
+             "%%g = matmul %%h, %%gate\n%%s = silu %%g\n%%u = matmul %%h, %%up\n%%f = mul %%s, %%u\n"
+             "%%d = matmul %%f, %%down\n%%y = add %%x, %%d\n%%z = gather_rows %%y, %%logit_rows\n"
+             "%%logits = matmul %%z, %%embd\noutput %%logits\n", dtype);
+    CHECK_OK(fx_module_parse(&m, a, "graph", fx_str_of(text), &err), err);
+    return m ? m->first : NULL;
+}
+
+/* Row i of the logits, in double. */
+static void expected(int32_t token, double *logits)
+{
+    double x[DIM], h[DIM], f[FFN], ss = 0;
+
+    for (int i = 0; i < DIM; i++) {
+        x[i] = (double)tensors[EMBD].at[token * DIM + i];
+        ss += x[i] * x[i];
+    }
+    for (int i = 0; i < DIM; i++)
+        h[i] = x[i] / sqrt(ss / DIM + 1e-5) * (double)tensors[NORM].at[i];
+    for (int j = 0; j < FFN; j++) {
+        double g = 0, u = 0;
+        for (int i = 0; i < DIM; i++) {
+            g += h[i] * (double)tensors[GATE].at[j * DIM + i];
+            u += h[i] * (double)tensors[UP].at[j * DIM + i];
+        }
+        f[j] = g / (1 + exp(-g)) * u;
+    }
+    for (int i = 0; i < DIM; i++) {
+        for (int j = 0; j < FFN; j++)
+            x[i] += f[j] * (double)tensors[DOWN].at[i * FFN + j];
+    }
+    for (int v = 0; v < VOCAB; v++) {
+        logits[v] = 0;
+        for (int i = 0; i < DIM; i++)
+            logits[v] += x[i] * (double)tensors[EMBD].at[v * DIM + i];
+    }
+}
+
+/* ---- One compiled program ---- */
+
+typedef struct compiled {
+    fx_arena arena;
+    fx_pool *pool;
+    fx_program *program;
+    fx_status st;
+    fx_error err;
+} compiled;
+
+static void compile(compiled *c, const char *dtype, int threads, fx_dtype_mode mode, const fx_weight_source *source)
+{
+    fx_state_table state = { .kv_dtype = FX_F32, .page_tokens = 32 };
+    fx_graph *g;
+
+    *c = (compiled){ 0 };
+    fx_arena_init(&c->arena, &fx_mem_libc, 0);
+    CHECK_OK(fx_pool_new(&c->pool, &fx_mem_libc, threads, &c->err), c->err);
+    g = make_graph(&c->arena, dtype);
+    const fx_compile_options opt = { .mode = mode, .cpu = fx_cpu_detect(), .pool = c->pool };
+    fx_state_layout(&state);
+    c->st = g ? fx_compile(&c->program, &fx_mem_libc, g, &state, source, &opt, &c->err) : FORNAX_EFORMAT;
+}
+
+static void drop(compiled *c)
+{
+    fx_program_free(c->program);
+    fx_pool_free(c->pool);
+    fx_arena_done(&c->arena);
+}
+
+/* Runs tokens as one step, logits for all of them, into out[n][VOCAB]. */
+static void run_step(const compiled *c, const int32_t *tokens, int n, float *out)
+{
+    fx_error err = { 0 };
+    fx_exec *x = NULL;
+    int32_t pos[MAX_ROWS], seq[MAX_ROWS] = { 0 }, rows[MAX_ROWS];
+    const fx_step_seq one = { .n_rows = n, .adapter = -1 };
+    const fx_step step = { .n_rows = n, .n_seqs = 1, .n_logits = n, .token = tokens, .pos = pos, .seq = seq,
+                           .seqs = &one, .logit_rows = rows, .page_tokens = 32 };
+
+    for (int i = 0; i < n; i++)
+        pos[i] = rows[i] = i;
+    CHECK_OK(fx_exec_new(&x, c->program, c->pool, MAX_ROWS, MAX_ROWS, &err), err);
+    if (!x)
+        return;
+    fx_exec_run(x, &step);
+    for (int i = 0; i < n; i++)
+        memcpy(out + i * VOCAB, fx_exec_logits(x, i), VOCAB * sizeof *out);
+    fx_exec_free(x);
+}
+
+static const fx_weight_source plain_source = { .find = find, .release = release };
+
+TEST(numbers_equal_sums_in_double)
+{
+    static const fx_dtype_mode modes[] = { FX_MODE_AUTO, FX_MODE_F32 };
+    int32_t tokens[MAX_ROWS];
+    float got[MAX_ROWS * VOCAB];
+    double want[VOCAB];
+
+    for (int i = 0; i < MAX_ROWS; i++)
+        tokens[i] = i * 7 % VOCAB;
+    for (int k = 0; k < 4; k++) {
+        compiled c;
+
+        make_tensors(k >= 2);
+        compile(&c, k >= 2 ? "f16" : "f32", 1, modes[k % 2], &plain_source);
+        CHECK_OK(c.st, c.err);
+        if (c.program) {
+            run_step(&c, tokens, MAX_ROWS, got);
+            for (int i = 0; i < MAX_ROWS; i++) {
+                expected(tokens[i], want);
+                for (int v = 0; v < VOCAB; v++)
+                    CHECK_NEAR((double)got[i * VOCAB + v], want[v], 1e-6 * fabs(want[v]) + 5e-5);
+            }
+            CHECK_EQ_I64(fx_program_vocab(c.program), VOCAB);
+            CHECK(tensors[GATE].released == 1 && tensors[UP].released == 1);
+        }
+        drop(&c);
+    }
+}
+
+TEST(bits_do_not_depend_on_rows_or_threads)
+{
+    int32_t tokens[MAX_ROWS];
+    float want[MAX_ROWS * VOCAB], got[MAX_ROWS * VOCAB];
+
+    make_tensors(false);
+    for (int i = 0; i < MAX_ROWS; i++)
+        tokens[i] = i * 11 % VOCAB;
+    for (int threads = 1; threads <= 3; threads++) {
+        compiled c;
+
+        compile(&c, "f32", threads, FX_MODE_AUTO, &plain_source);
+        CHECK_OK(c.st, c.err);
+        if (c.program) {
+            if (threads == 1) {
+                for (int i = 0; i < MAX_ROWS; i++)
+                    run_step(&c, &tokens[i], 1, want + i * VOCAB);
+            }
+            for (int n = 1; n <= MAX_ROWS; n += 3) {
+                run_step(&c, tokens, n, got);
+                CHECK_MEM(got, want, (size_t)(n * VOCAB) * sizeof *got);
+            }
+        }
+        drop(&c);
+    }
+}
+
+TEST(a_missing_tensor_is_named)
+{
+    const fx_weight_source source = { .find = find, .user = (void *)"down" };
+    compiled c;
+
+    make_tensors(false);
+    compile(&c, "f32", 1, FX_MODE_AUTO, &source);
+    CHECK(c.st == FORNAX_EFORMAT && !c.program);
+    CHECK(strstr(c.err.text, "down") != NULL);
+    drop(&c);
+}
+
+TEST(a_wrong_shape_is_named)
+{
+    compiled c;
+
+    make_tensors(false);
+    tensors[DOWN].rows--;
+    compile(&c, "f32", 1, FX_MODE_AUTO, &plain_source);
+    CHECK(c.st == FORNAX_EFORMAT && !c.program);
+    CHECK(strstr(c.err.text, "down") && strstr(c.err.text, "64") && strstr(c.err.text, "63"));
+    tensors[DOWN].rows++;
+    drop(&c);
+}
+
+TEST(binding_can_be_cancelled)
+{
+    const fx_weight_source source = { .find = find, .progress = never };
+    compiled c;
+
+    make_tensors(false);
+    compile(&c, "f32", 1, FX_MODE_AUTO, &source);
+    CHECK(c.st == FORNAX_ECANCEL && !c.program);
+    drop(&c);
+}
+
+FXTEST_MAIN()
