@@ -10,11 +10,14 @@
  * A string is its length (u64) and that many bytes; an array is the type of its
  * elements (u32), their number (u64) and their values.  All little-endian.
  *
+ * A model may be split into several such files, whose tensors come together here.
+ *
  * One pass over the header through a cursor that can't leave the file.  Nothing is
  * allocated for a number that the file claims: lists grow as their entries are read,
  * and arrays stay where they are, checked but not copied (format/meta.c). */
 #include "format/weights_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { MAX_DIMS = 4, MAX_NESTING = 4 };
@@ -318,12 +321,13 @@ static fx_status find_alignment(const fx_weights *w, const cursor *c, uint64_t *
     return FORNAX_OK;
 }
 
-static fx_status add_tensors(fx_weights *w, cursor *c, weight_list *list)
+/* keys: of this file. */
+static fx_status add_tensors(fx_weights *w, const fx_weights *keys, cursor *c, weight_list *list)
 {
     uint64_t alignment;
     size_t pad, start;
 
-    FX_TRY(find_alignment(w, c, &alignment));
+    FX_TRY(find_alignment(keys, c, &alignment));
     pad = (size_t)((alignment - c->at % alignment) % alignment);
     start = pad > left(c) ? c->bytes.n : c->at + pad;        /* a file without data may end before it */
     for (size_t i = 0; i < list->n; i++)
@@ -336,19 +340,17 @@ static fx_status add_tensors(fx_weights *w, cursor *c, weight_list *list)
     return FORNAX_OK;
 }
 
-static fx_status read_data(fx_weights *w, fx_file *file, cursor *c, uint64_t n_tensors)
+static fx_status read_data(fx_weights *w, const fx_weights *keys, fx_file *file, cursor *c, uint64_t n_tensors)
 {
     weight_list list = { 0 };
-    int64_t parts = 1;
     fx_status st;
 
-    FX_TRY(fx_meta_opt_i64(w, "split.count", &parts, c->err));
-    if (parts > 1)
-        return fx_fail_param(c->err, FORNAX_EUNSUP, "split.count", "%s: the model is split into %lld files; join them "
-                             "into one first", c->file, (long long)parts);
+    if (n_tensors > left(c) / 24)
+        return fx_fail(c->err, FORNAX_EFORMAT, "%s: offset 8: expected a number of tensors that fits in the file, "
+                       "found %llu", c->file, (unsigned long long)n_tensors);
     st = read_tensors(w, file, c, n_tensors, &list);
     if (st == FORNAX_OK)
-        st = add_tensors(w, c, &list);
+        st = add_tensors(w, keys, c, &list);
     FX_VEC_FREE(&list, w->mem);
     return st;
 }
@@ -377,23 +379,153 @@ static fx_status check_version(fx_weights *w, cursor *c)
                    "%s: expected GGUF version 2 or 3, found %llu", c->file, (unsigned long long)version);
 }
 
+/* The keys go to 'keys'; c is left where the tensors begin. */
+static fx_status read_header(fx_weights *keys, cursor *c, uint64_t *n_tensors)
+{
+    uint64_t n_keys;
+
+    FX_TRY(check_version(keys, c));
+    FX_TRY(take(c, 8, "the number of tensors", n_tensors));
+    FX_TRY(take(c, 8, "the number of keys", &n_keys));
+    /* the least a key takes is 13 bytes, a tensor 24 */
+    if (n_keys > left(c) / 13)
+        return fx_fail(c->err, FORNAX_EFORMAT, "%s: offset 16: expected a number of keys that fits in the file, found "
+                       "%llu", c->file, (unsigned long long)n_keys);
+    return read_keys(keys, c, n_keys);
+}
+
+/* ---- Models in several files ------------------------------------------------------------------
+ *
+ * Part i of n is NAME-0000i-of-0000n.gguf; split.no counts from 0.  The first part has the
+ * model's metadata, the others what places them. */
+
+enum { MAX_PARTS = 99999, SUFFIX = 20 };         /* "-00001-of-00003.gguf" */
+
+static void part_suffix(char out[SUFFIX + 16], int64_t i, int64_t n)
+{
+    snprintf(out, SUFFIX + 16, "-%05lld-of-%05lld.gguf", (long long)i + 1, (long long)n);
+}
+
+/* split.no and split.count of a file; a whole model is part 0 of 1. */
+static fx_status read_place(const fx_weights *keys, const cursor *c, int64_t *no, int64_t *count)
+{
+    *no = 0;
+    *count = 1;
+    FX_TRY(fx_meta_opt_i64(keys, "split.count", count, c->err));
+    FX_TRY(fx_meta_opt_i64(keys, "split.no", no, c->err));
+    if (*count == 0 && *no == 0)
+        *count = 1;
+    if (*count < 1 || *count > MAX_PARTS || *no < 0 || *no >= *count)
+        return fx_fail_param(c->err, FORNAX_EFORMAT, "split.no", "%s: keys split.no and split.count: expected a part "
+                             "of at most %d, found %lld of %lld", c->file, MAX_PARTS, (long long)*no,
+                             (long long)*count);
+    return FORNAX_OK;
+}
+
+/* The path of part i, from that of part 'no'. */
+static fx_status part_path(fx_weights *w, const cursor *c, int64_t no, int64_t i, int64_t count, const char **out)
+{
+    char suffix[SUFFIX + 16];
+    size_t n = strlen(c->file);
+
+    part_suffix(suffix, no, count);
+    if (n < SUFFIX || strcmp(c->file + n - SUFFIX, suffix) != 0)
+        return fx_fail_param(c->err, FORNAX_EFORMAT, "split.no", "%s: expected a name that ends in %s, because the "
+                             "file is part %lld of %lld", c->file, suffix, (long long)no + 1, (long long)count);
+    part_suffix(suffix, i, count);
+    *out = fx_arena_printf(&w->arena, "%.*s%s", (int)(n - SUFFIX), c->file, suffix);
+    return *out ? FORNAX_OK : fx_nomem(c->err, "a path");
+}
+
+static fx_status map_part(fx_weights *w, const char *path, const cursor *from, int64_t i, int64_t count, fx_file **out)
+{
+    if (!fx_path_exists(path))
+        return fx_fail_param(from->err, FORNAX_ENOTFOUND, "split.count", "%s: expected part %lld of %lld beside it, "
+                             "found no file %s", from->file, (long long)i + 1, (long long)count, path);
+    return fx_weights_map(w, path, out, from->err);
+}
+
+/* Reads a part whose keys are wanted for this only. */
+static fx_status read_part(fx_weights *w, fx_file *file, int64_t i, int64_t count, fx_error *err)
+{
+    cursor c = { fx_file_path(file), fx_file_bytes(file), 0, err };
+    fx_weights keys = { .mem = w->mem, .flags = w->flags };
+    int64_t no, of;
+    uint64_t n_tensors;
+    fx_status st;
+
+    fx_map_init(&keys.by_key, w->mem);
+    st = read_header(&keys, &c, &n_tensors);
+    if (st == FORNAX_OK)
+        st = read_place(&keys, &c, &no, &of);
+    if (st == FORNAX_OK && (no != i || of != count))
+        st = fx_fail_param(err, FORNAX_EFORMAT, "split.no", "%s: expected part %lld of %lld, found part %lld of %lld",
+                           c.file, (long long)i + 1, (long long)count, (long long)no + 1, (long long)of);
+    if (st == FORNAX_OK)
+        st = read_data(w, &keys, file, &c, n_tensors);
+    fx_map_done(&keys.by_key);
+    FX_VEC_FREE(&keys.meta, w->mem);
+    return st;
+}
+
+/* All parts, of which c is the first, its keys read. */
+static fx_status read_parts(fx_weights *w, fx_file *file, cursor *c, uint64_t n_tensors, int64_t count)
+{
+    int64_t expected = -1;
+
+    FX_TRY(read_data(w, w, file, c, n_tensors));
+    for (int64_t i = 1; i < count; i++) {
+        const char *path;
+        fx_file *part;
+
+        FX_TRY(part_path(w, c, 0, i, count, &path));
+        FX_TRY(map_part(w, path, c, i, count, &part));
+        FX_TRY(read_part(w, part, i, count, c->err));
+    }
+    FX_TRY(fx_meta_opt_i64(w, "split.tensors.count", &expected, c->err));
+    if (expected >= 0 && (uint64_t)expected != w->tensors.n)
+        return fx_fail_param(c->err, FORNAX_EFORMAT, "split.tensors.count", "%s: expected %lld tensors in its %lld "
+                             "parts, found %zu", c->file, (long long)expected, (long long)count, w->tensors.n);
+    return FORNAX_OK;
+}
+
+/* A part that isn't the first was opened: the first takes its place. */
+static fx_status go_to_first(fx_weights *w, const cursor *c, int64_t no, int64_t count, fx_file **file)
+{
+    const char *path;
+    fx_file *first;
+
+    FX_TRY(part_path(w, c, no, 0, count, &path));
+    FX_TRY(map_part(w, path, c, 0, count, &first));
+    FX_ASSERT(w->files.n == 2);
+    w->files.n = 0;
+    FX_VEC_PUSH(&w->files, w->mem, first);
+    fx_map_done(&w->by_key);
+    fx_map_init(&w->by_key, w->mem);
+    w->meta.n = 0;
+    fx_file_unmap(*file);
+    *file = first;
+    return FORNAX_OK;
+}
+
 fx_status fx_gguf_read(fx_weights *w, fx_file *file, fx_error *err)
 {
     cursor c = { fx_file_path(file), fx_file_bytes(file), 0, err };
-    uint64_t n_tensors, n_keys;
+    int64_t no, count, first_count;
+    uint64_t n_tensors;
 
-    FX_TRY(check_version(w, &c));
-    FX_TRY(take(&c, 8, "the number of tensors", &n_tensors));
-    FX_TRY(take(&c, 8, "the number of keys", &n_keys));
-    /* the least a key takes is 13 bytes, a tensor 24 */
-    if (n_keys > left(&c) / 13)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: offset 16: expected a number of keys that fits in the file, found "
-                       "%llu", c.file, (unsigned long long)n_keys);
-    FX_TRY(read_keys(w, &c, n_keys));
+    FX_TRY(read_header(w, &c, &n_tensors));
+    FX_TRY(read_place(w, &c, &no, &count));
+    if (no > 0) {
+        FX_TRY(go_to_first(w, &c, no, count, &file));
+        c = (cursor){ fx_file_path(file), fx_file_bytes(file), 0, err };
+        FX_TRY(read_header(w, &c, &n_tensors));
+        FX_TRY(read_place(w, &c, &no, &first_count));
+        if (no != 0 || first_count != count)
+            return fx_fail_param(err, FORNAX_EFORMAT, "split.no", "%s: expected part 1 of %lld, found part %lld of "
+                                 "%lld", c.file, (long long)count, (long long)no + 1, (long long)first_count);
+    }
     if (w->flags & FX_OPEN_HEADERS)
         return FORNAX_OK;
-    if (n_tensors > left(&c) / 24)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: offset 8: expected a number of tensors that fits in the file, found "
-                       "%llu", c.file, (unsigned long long)n_tensors);
-    return read_data(w, file, &c, n_tensors);
+    return count > 1 ? read_parts(w, file, &c, n_tensors, count) : read_data(w, w, file, &c, n_tensors);
 }

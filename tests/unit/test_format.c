@@ -309,6 +309,13 @@ static void bad_split(fx_buf *b)
     put_le(b, 3, 2);
 }
 
+static void bad_split_number(fx_buf *b)
+{
+    gguf_head(b, 3, 0, 2);
+    gguf_u32(b, "split.count", 3);
+    gguf_u32(b, "split.no", 3);
+}
+
 static void bad_dim(fx_buf *b) { plain_tensor(b, 0, 0, (uint64_t)1 << 63); }
 static void bad_bytes(fx_buf *b) { plain_tensor(b, 28, 0, (uint64_t)1 << 61); }
 static void bad_block(fx_buf *b) { plain_tensor(b, 2, 0, 33); }
@@ -356,7 +363,8 @@ static const struct {
     { bad_offset, FORNAX_EFORMAT, "multiple of 32, found 4" },
     { bad_offset_far, FORNAX_EFORMAT, "expected its data within" },
     { bad_data_short, FORNAX_EFORMAT, "expected its data within" },
-    { bad_split, FORNAX_EUNSUP, "split into 3 files" },
+    { bad_split, FORNAX_EFORMAT, "expected a name that ends in -00001-of-00003.gguf" },
+    { bad_split_number, FORNAX_EFORMAT, "keys split.no and split.count: expected a part" },
 };
 
 TEST(gguf_faults)
@@ -377,6 +385,87 @@ TEST(gguf_faults)
     scratch_remove(&s, "bad.gguf");
     rmdir(s.dir);
     fx_buf_done(&b);
+}
+
+/* Part 'no' of 'count' of a model with a tensor a part. */
+static const char *write_part(scratch *s, const char *name, uint32_t no, uint32_t count, uint32_t tensors)
+{
+    char tensor[16];
+    const char *path;
+    fx_buf b;
+
+    fx_buf_init(&b, &fx_mem_libc);
+    gguf_head(&b, 3, 1, no == 0 ? 4 : 3);
+    gguf_u32(&b, "split.no", no);
+    gguf_u32(&b, "split.count", count);
+    gguf_u32(&b, "split.tensors.count", tensors);
+    if (no == 0)
+        gguf_u32(&b, "general.some", 42);
+    snprintf(tensor, sizeof(tensor), "t%u", no);
+    gguf_tensor(&b, tensor, 0, 0, 1, (uint64_t)(no + 1));
+    gguf_data(&b, 32, 4 * (no + 1));
+    path = scratch_write(s, name, fx_buf_view(&b));
+    fx_buf_done(&b);
+    return path;
+}
+
+static const char *const part_names[] = { "m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf" };
+
+TEST(gguf_parts)
+{
+    scratch s;
+    int64_t some = 0;
+    fx_error err = { 0 };
+
+    REQUIRE(scratch_open(&s));
+    for (uint32_t i = 0; i < 3; i++)
+        write_part(&s, part_names[i], i, 3, 3);
+    for (int i = 0; i < 3; i++) {        /* whichever part is named */
+        fx_weights *w = open_ok(scratch_path(&s, part_names[i]), 0);
+
+        REQUIRE(w);
+        CHECK_EQ_U64(fx_weights_count(w), 3);
+        CHECK_EQ_U64(fx_weights_files(w), 3);
+        CHECK_OK(fx_meta_i64(w, "general.some", &some, &err), err);
+        CHECK_EQ_I64(some, 42);
+        CHECK_EQ_U64(fx_weights_find(w, FX_STR("t2"))->bytes, 12);
+        CHECK(fx_weights_find(w, FX_STR("t1"))->file == fx_weights_file(w, 1));
+        touch_all(w);
+        fx_weights_close(w);
+        w = open_ok(s.path, FX_OPEN_HEADERS);
+        REQUIRE(w);
+        CHECK_OK(fx_meta_i64(w, "general.some", &some, &err), err);
+        fx_weights_close(w);
+    }
+    for (int i = 0; i < 3; i++)
+        scratch_remove(&s, part_names[i]);
+    rmdir(s.dir);
+}
+
+TEST(gguf_part_faults)
+{
+    scratch s;
+    char first[256];
+
+    REQUIRE(scratch_open(&s));
+    strcpy(first, scratch_path(&s, part_names[0]));
+    write_part(&s, part_names[0], 0, 3, 3);
+    write_part(&s, part_names[1], 1, 3, 3);
+    open_bad("a part is missing", first, FORNAX_ENOTFOUND, "expected part 3 of 3 beside it");
+    write_part(&s, part_names[2], 1, 3, 3);
+    open_bad("a part twice", first, FORNAX_EFORMAT, "expected part 3 of 3, found part 2 of 3");
+    write_part(&s, part_names[2], 2, 4, 3);
+    open_bad("of another model", first, FORNAX_EFORMAT, "found part 3 of 4");
+    write_part(&s, part_names[2], 2, 3, 3);
+    write_part(&s, part_names[0], 0, 3, 4);
+    open_bad("a tensor is missing", first, FORNAX_EFORMAT, "expected 4 tensors in its 3 parts, found 3");
+    write_part(&s, part_names[0], 1, 3, 3);
+    open_bad("the first isn't", scratch_path(&s, part_names[2]), FORNAX_EFORMAT, "expected part 1 of 3");
+    scratch_remove(&s, part_names[0]);
+    open_bad("no first", scratch_path(&s, part_names[2]), FORNAX_ENOTFOUND, "expected part 1 of 3 beside it");
+    for (int i = 1; i < 3; i++)
+        scratch_remove(&s, part_names[i]);
+    rmdir(s.dir);
 }
 
 TEST(gguf_small_alignment)
