@@ -15,17 +15,27 @@ static fx_status gguf_vocab(fx_gguf_vocab *v, fx_weights *w, fx_arena *tmp, fx_e
         { "tokenizer.ggml.bos_token_id", &v->bos }, { "tokenizer.ggml.eos_token_id", &v->eos },
         { "tokenizer.ggml.eot_token_id", &v->eot }, { "tokenizer.ggml.eom_token_id", &v->eom },
         { "tokenizer.ggml.unknown_token_id", &v->unk }, { "tokenizer.ggml.padding_token_id", &v->pad },
+        { "tokenizer.ggml.cls_token_id", &v->cls }, { "tokenizer.ggml.seperator_token_id", &v->sep },
     };
     struct { const char *key; int *at; } flags[] = {
         { "tokenizer.ggml.add_bos_token", &v->add_bos }, { "tokenizer.ggml.add_eos_token", &v->add_eos },
         { "tokenizer.ggml.add_space_prefix", &v->add_space_prefix },
+        { "tokenizer.ggml.remove_extra_whitespaces", &v->remove_extra },
     };
     fx_str *strs;
     int32_t *types;
     float *scores;
     size_t n;
 
-    *v = (fx_gguf_vocab){ .pre = FX_STR("") };
+    const fx_meta *charsmap = fx_meta_find(w, "tokenizer.ggml.precompiled_charsmap");
+
+    *v = (fx_gguf_vocab){ .pre = FX_STR(""), .charsmap = FX_STR("") };
+    if (charsmap && (charsmap->type != FX_META_ARRAY ||
+                     (charsmap->v.array.type != FX_META_U8 && charsmap->v.array.type != FX_META_I8)))
+        return fx_fail(err, FORNAX_EFORMAT, "%s: tokenizer.ggml.precompiled_charsmap: expected an array of bytes",
+                       fx_weights_path(w));
+    if (charsmap)
+        v->charsmap = charsmap->v.array.bytes;
     FX_TRY(fx_meta_str(w, "tokenizer.ggml.model", &v->model, err));
     FX_TRY(fx_meta_opt_str(w, "tokenizer.ggml.pre", &v->pre, err));
     FX_TRY(fx_meta_strs(w, "tokenizer.ggml.tokens", tmp, &strs, &v->n, err));
@@ -274,6 +284,9 @@ static fx_status hub_eos(fornax_tokenizer *tok, fx_weights *w, fx_error *err)
 static fx_status open_hub(fornax_tokenizer *tok, fx_weights *w, fx_error *err)
 {
     fx_str json = fx_weights_text(w, FX_TEXT_TOKENIZER), raw = fx_weights_text(w, FX_TEXT_TOKENIZER_CONFIG);
+    const fx_spm_texts spm = { .model = fx_weights_text(w, FX_TEXT_SENTENCEPIECE), .config = raw,
+                               .special = fx_weights_text(w, FX_TEXT_SPECIAL_TOKENS),
+                               .added = fx_weights_text(w, FX_TEXT_ADDED_TOKENS) };
     json_t *config = NULL, *map = NULL;
     fx_status st = parse_config(&config, w, FX_TEXT_TOKENIZER_CONFIG, err);
 
@@ -281,6 +294,8 @@ static fx_status open_hub(fornax_tokenizer *tok, fx_weights *w, fx_error *err)
         st = parse_config(&map, w, FX_TEXT_SPECIAL_TOKENS, err);
     if (st == FORNAX_OK && json.p)
         st = fx_tokenizer_from_json(&tok->t, &tok->ctx->mem, json, raw.p ? raw : FX_STR(""), err);
+    else if (st == FORNAX_OK && spm.model.p)
+        st = fx_tokenizer_from_spm(&tok->t, &tok->ctx->mem, &spm, err);
     if (st == FORNAX_OK && map)
         st = hub_trusted(tok, map, err);
     if (st == FORNAX_OK && config)
@@ -290,7 +305,7 @@ static fx_status open_hub(fornax_tokenizer *tok, fx_weights *w, fx_error *err)
     if (st == FORNAX_OK)
         st = hub_eos(tok, w, err);
     if (st == FORNAX_OK && !tok->t && !tok->template_text)
-        st = fx_fail(err, FORNAX_ENOTFOUND, "%s: neither a tokenizer.json nor a chat template", fx_weights_path(w));
+        st = fx_fail(err, FORNAX_ENOTFOUND, "%s: no tokenizer.json, tokenizer.model or chat template", fx_weights_path(w));
     json_decref(config);
     json_decref(map);
     return st;
@@ -396,7 +411,6 @@ fornax_status fornax_tokenize(const fornax_tokenizer *tok, const char *text, siz
 fornax_status fornax_detokenize(const fornax_tokenizer *tok, const int32_t *ids, size_t n, int skip_special,
                                 fornax_text **out, fornax_error *err)
 {
-    fx_detok d;
     fx_buf b;
 
     *out = NULL;
@@ -407,10 +421,7 @@ fornax_status fornax_detokenize(const fornax_tokenizer *tok, const int32_t *ids,
                                  fx_tokenizer_size(tok->t), ids[i]);
     }
     fx_buf_init(&b, &tok->ctx->mem);
-    fx_detok_init(&d, tok->t, skip_special != 0);
-    for (size_t i = 0; i < n; i++)
-        fx_detok_push(&d, ids[i], &b);
-    fx_detok_flush(&d, &b);
+    fx_tokenizer_decode(tok->t, ids, n, skip_special != 0, &b);
     return fx_api_text(out, &tok->ctx->mem, &b, err);
 }
 

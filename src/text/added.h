@@ -17,6 +17,7 @@ typedef struct fx_added {
     bool special;               /* control token: left out of decoded text */
     bool control;               /* never matched in data: special, or written like <|this|> */
     bool single_word, lstrip, rstrip, normalized;
+    bool exact;                 /* normalized, but 'content' is already what normalizing gives */
 } fx_added;
 
 typedef struct fx_added_set {

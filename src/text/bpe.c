@@ -1,6 +1,8 @@
 /* bpe.c - the table of merges, and merging one word. */
 #include "text/bpe.h"
 
+#include <stdlib.h>
+
 #include "base/text.h"
 
 #define NO_RANK UINT32_MAX
@@ -121,25 +123,20 @@ static void find_single_ids(fx_bpe *b, const fx_vocab *v)
     char text[8];
 
     for (int i = 0; i < 256; i++) {
-        static const char digits[] = "0123456789ABCDEF";
         size_t n = 1;
 
         text[0] = (char)i;
         if (b->bytes)
             n = fx_utf8_put(text, fx_bytelevel_rune((unsigned char)i));
         b->byte_ids[i] = b->bytes || i < 0x80 ? fx_vocab_find(v, fx_str_n(text, n)) : -1;
-        memcpy(text, "<0x00>", 6);
-        text[3] = digits[i >> 4];
-        text[4] = digits[i & 15];
-        b->fallback[i] = fx_vocab_find(v, fx_str_n(text, 6));
     }
+    fx_vocab_find_bytes(v, b->fallback);
 }
 
-fx_status fx_bpe_init(fx_bpe *b, fx_arena *arena, const fx_vocab *v, const fx_merge_text *merges, size_t n,
-                      const char *where, fx_error *err)
+/* Room for n merges. */
+static fx_status make_table(fx_bpe *b, fx_arena *arena, size_t n, const char *where, fx_error *err)
 {
     size_t slots = 16;
-    fx_status st;
 
     if (n >= NO_RANK)
         return fx_fail(err, FORNAX_EUNSUP, "%s: %zu merges, limit %u", where, n, NO_RANK - 1);
@@ -150,11 +147,107 @@ fx_status fx_bpe_init(fx_bpe *b, fx_arena *arena, const fx_vocab *v, const fx_me
     if (!b->merges)
         return fx_nomem(err, "merges");
     memset(b->merges, 0xff, slots * sizeof(*b->merges));
-    st = put_merges(b, v, merges, n, arena->mem, where, err);
+    return FORNAX_OK;
+}
+
+static void finish_table(fx_bpe *b, const fx_vocab *v)
+{
     find_single_ids(b, v);
     for (size_t i = 0; i < v->n; i++)
         if (v->pieces[i].at != FX_NO_TOKEN)
             b->longest = FX_MAX(b->longest, v->pieces[i].n);
+}
+
+fx_status fx_bpe_init(fx_bpe *b, fx_arena *arena, const fx_vocab *v, const fx_merge_text *merges, size_t n,
+                      const char *where, fx_error *err)
+{
+    fx_status st = make_table(b, arena, n, where, err);
+
+    if (st == FORNAX_OK)
+        st = put_merges(b, v, merges, n, arena->mem, where, err);
+    finish_table(b, v);
+    return st;
+}
+
+/* ---- Merges by score --------------------------------------------------------------- */
+
+typedef struct by_score {
+    float score;
+    int32_t id;
+} by_score;
+
+static int higher_first(const void *a, const void *b)
+{
+    const by_score *x = a, *y = b;
+
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+typedef FX_VEC(fx_merge) merge_list;
+
+/* All ways to cut a piece in two usable ones. */
+static bool cut_piece(const fx_vocab *v, const bool *usable, int32_t id, uint32_t rank, const fx_mem *mem, merge_list *out)
+{
+    fx_str s = fx_vocab_text(v, id);
+
+    for (size_t i = 1; i < s.n; i++) {
+        int32_t left, right;
+
+        if (((unsigned char)s.p[i] & 0xc0) == 0x80)
+            continue;
+        left = fx_vocab_find(v, fx_str_n(s.p, i));
+        if (left < 0 || !usable[left])
+            continue;
+        right = fx_vocab_find(v, fx_str_n(s.p + i, s.n - i));
+        if (right >= 0 && usable[right] && !FX_VEC_PUSH(out, mem, ((fx_merge){ left, right, rank, id })))
+            return false;
+    }
+    return true;
+}
+
+#define PIECE_MAX 1024          /* bytes: cutting takes time that grows with the square */
+
+static fx_status list_merges(const fx_vocab *v, by_score *order, size_t n, const bool *usable, const fx_mem *mem,
+                             merge_list *out, const char *where, fx_error *err)
+{
+    uint32_t rank = 0;
+
+    qsort(order, n, sizeof(*order), higher_first);
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = fx_vocab_text(v, order[i].id).n;
+
+        if (bytes > PIECE_MAX)
+            return fx_fail(err, FORNAX_EUNSUP, "%s: piece %d has %zu bytes, limit %d", where, order[i].id, bytes, PIECE_MAX);
+        rank += i > 0 && order[i].score != order[i - 1].score;
+        if (!cut_piece(v, usable, order[i].id, rank, mem, out))
+            return fx_nomem(err, "merges");
+    }
+    return FORNAX_OK;
+}
+
+fx_status fx_bpe_init_scored(fx_bpe *b, fx_arena *arena, const fx_vocab *v, const float *scores, const bool *usable,
+                             const char *where, fx_error *err)
+{
+    by_score *order = fx_mem_array(arena->mem, v->n + 1, sizeof(*order));
+    merge_list merges = { 0 };
+    size_t n = 0;
+    fx_status st;
+
+    if (!order)
+        return fx_nomem(err, "merges");
+    for (size_t i = 0; i < v->n; i++)
+        if (usable[i])
+            order[n++] = (by_score){ scores[i], (int32_t)i };
+    st = list_merges(v, order, n, usable, arena->mem, &merges, where, err);
+    if (st == FORNAX_OK)
+        st = make_table(b, arena, merges.n, where, err);
+    for (size_t i = 0; st == FORNAX_OK && i < merges.n; i++)
+        put_merge(b, merges.at[i]);
+    finish_table(b, v);
+    FX_VEC_FREE(&merges, arena->mem);
+    fx_mem_free(arena->mem, order, (v->n + 1) * sizeof(*order));
     return st;
 }
 
@@ -166,6 +259,7 @@ void fx_bpe_work_init(fx_bpe_work *w, const fx_mem *mem)
 
 void fx_bpe_work_done(fx_bpe_work *w)
 {
+    FX_VEC_FREE(&w->best, w->mem);
     FX_VEC_FREE(&w->symbols, w->mem);
     FX_VEC_FREE(&w->heap, w->mem);
     fx_buf_done(&w->text);

@@ -37,6 +37,11 @@ typedef struct fx_merge_text {      /* spellings of a merge's two sides */
 fx_status fx_bpe_init(fx_bpe *b, fx_arena *arena, const fx_vocab *v, const fx_merge_text *merges, size_t n,
                       const char *where, fx_error *err);
 
+/* The same from scores, as SentencePiece merges: two neighbours become the piece that they
+ * spell together, the one with the highest score first.  usable[id]: may be merged. */
+fx_status fx_bpe_init_scored(fx_bpe *b, fx_arena *arena, const fx_vocab *v, const float *scores, const bool *usable,
+                             const char *where, fx_error *err);
+
 typedef struct fx_symbol {
     int32_t id;                     /* -1: merged into an earlier one */
     int32_t prev, next;             /* indices; -1: none */
@@ -44,8 +49,14 @@ typedef struct fx_symbol {
     int32_t merged;                 /* what that pair becomes */
 } fx_symbol;
 
+typedef struct fx_best {            /* unigram.c: the best way to arrive at a position */
+    double score;
+    int32_t from, id, next_id;      /* where its last piece begins (-1: no way), and that piece */
+} fx_best;
+
 typedef struct fx_bpe_work {        /* scratch that grows with the longest word */
     const fx_mem *mem;
+    FX_VEC(fx_best) best;
     FX_VEC(fx_symbol) symbols;
     FX_VEC(uint64_t) heap;          /* rank << 32 | index */
     fx_buf text;

@@ -315,6 +315,119 @@ static void byte_level(fx_marked *out, fx_str text, const char *marks)
         put_rune(out, fx_bytelevel_rune((unsigned char)text.p[i]), mark_of(out, marks, i, i + 1));
 }
 
+/* ---- SentencePiece's table ----------------------------------------------------------- */
+
+/* One stretch by the table, its shortest match; what has none is kept. */
+static bool put_replaced(const fx_norm_step *s, fx_marked *out, fx_str text, const char *marks, size_t begin, size_t end)
+{
+    fx_str put;
+
+    if (!fx_charsmap_match(&s->charsmap, fx_str_n(text.p + begin, end - begin), false, &put))
+        return false;
+    fx_buf_str(&out->text, put);
+    put_mark(out, put.n, mark_of(out, marks, begin, end));
+    return true;
+}
+
+static size_t grapheme_end(fx_str text, size_t begin)
+{
+    utf8proc_int32_t state = 0;
+    size_t i = begin;
+    uint32_t r = fx_utf8_next(text, &i);
+
+    while (i < text.n) {
+        size_t next = i;
+        uint32_t following = fx_utf8_next(text, &next);
+
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)r, (utf8proc_int32_t)following, &state))
+            break;
+        r = following;
+        i = next;
+    }
+    return i;
+}
+
+/* A short grapheme is looked up whole, and where that finds nothing, each character is. */
+static void precompiled(const fx_norm_step *s, fx_marked *out, fx_str text, const char *marks)
+{
+    for (size_t i = 0; i < text.n;) {
+        size_t begin = i, end = grapheme_end(text, i);
+
+        i = end;
+        if (end - begin < 6 && put_replaced(s, out, text, marks, begin, end))
+            continue;
+        for (size_t at = begin; at < end;) {
+            size_t next = at;
+
+            fx_utf8_next(text, &next);
+            if (!put_replaced(s, out, text, marks, at, next))
+                keep(out, text, marks, at, next);
+            at = next;
+        }
+    }
+}
+
+/* The next characters as SentencePiece's table writes them; returns the bytes taken. */
+static size_t next_mapped(const fx_norm_step *s, fx_str text, size_t i, fx_str *out)
+{
+    size_t n = fx_charsmap_match(&s->charsmap, fx_str_n(text.p + i, text.n - i), true, out), next = i;
+
+    if (n)
+        return n;
+    fx_utf8_next(text, &next);
+    *out = fx_str_n(text.p + i, next - i);
+    return next - i;
+}
+
+static void put_space(const fx_norm_step *s, fx_marked *out, char mark)
+{
+    fx_buf_str(&out->text, s->content);
+    put_mark(out, s->content.n, mark);
+}
+
+static void sentencepiece(const fx_norm_step *s, fx_marked *out, fx_str text, const char *marks)
+{
+    bool after_space = s->remove_extra;
+    fx_str part;
+    size_t i = 0;
+
+    while (s->remove_extra && i < text.n) {
+        size_t n = next_mapped(s, text, i, &part);
+
+        if (!fx_str_is(part, " "))
+            break;
+        i += n;
+    }
+    if (i == text.n)
+        return;
+    if (s->prefix)
+        put_space(s, out, mark_of(out, marks, i, i + 1));
+    while (i < text.n) {
+        size_t n = next_mapped(s, text, i, &part);
+        char mark = mark_of(out, marks, i, i + n);
+
+        while (after_space && part.n && part.p[0] == ' ')
+            part = fx_str_n(part.p + 1, part.n - 1);
+        for (size_t k = 0; k < part.n; k++) {
+            if (part.p[k] == ' ') {
+                put_space(s, out, mark);
+            } else {
+                fx_buf_putc(&out->text, part.p[k]);
+                put_mark(out, 1, mark);
+            }
+        }
+        if (part.n)
+            after_space = s->remove_extra && part.p[part.n - 1] == ' ';
+        i += n;
+    }
+    while (s->remove_extra && fx_str_ends(fx_buf_view(&out->text), s->content)) {
+        out->text.n -= s->content.n;
+        out->marks.n -= out->marked ? s->content.n : 0;
+    }
+    if (s->suffix)
+        put_space(s, out, mark_of(out, marks, text.n - 1, text.n));
+}
+
 /* ---- Running them --------------------------------------------------------------------------- */
 
 static fx_status run_step(const fx_norm_step *s, fx_str text, const char *marks, fx_marked *out, fx_error *err)
@@ -345,6 +458,8 @@ static fx_status run_step(const fx_norm_step *s, fx_str text, const char *marks,
     case FX_NORM_BERT: bert_clean(s, out, text, marks); break;
     case FX_NORM_NMT: nmt(out, text, marks); break;
     case FX_NORM_BYTE_LEVEL: byte_level(out, text, marks); break;
+    case FX_NORM_PRECOMPILED: precompiled(s, out, text, marks); break;
+    case FX_NORM_SENTENCEPIECE: sentencepiece(s, out, text, marks); break;
     }
     return ok ? FORNAX_OK : fx_nomem(err, "a normalizer");
 }

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "text/charsmap.h"
 #include "text/split_regex.h"
 
 typedef enum fx_norm_kind {
@@ -20,7 +21,9 @@ typedef enum fx_norm_kind {
     FX_NORM_PREPEND,            /* content, to a text that isn't empty */
     FX_NORM_BERT,
     FX_NORM_NMT,
-    FX_NORM_BYTE_LEVEL          /* into GPT-2's alphabet */
+    FX_NORM_BYTE_LEVEL,         /* into GPT-2's alphabet */
+    FX_NORM_PRECOMPILED,        /* charsmap, by grapheme as the "tokenizers" library applies it */
+    FX_NORM_SENTENCEPIECE       /* charsmap by longest match, spaces, 'content' for a space */
 } fx_norm_kind;
 
 typedef struct fx_norm_step {
@@ -29,6 +32,8 @@ typedef struct fx_norm_step {
     fx_str literal, content;
     bool left, right;                               /* STRIP */
     bool clean, spaced_cjk, strip_accents, lower;   /* BERT */
+    fx_charsmap charsmap;                           /* PRECOMPILED, SENTENCEPIECE */
+    bool prefix, suffix, remove_extra;              /* SENTENCEPIECE: a space at the start or end; runs are one space */
 } fx_norm_step;
 
 typedef struct fx_marked {

@@ -36,7 +36,7 @@ fx_tokenizer *fx_tokenizer_new(const fx_mem *mem)
     fx_arena_init(&t->arena, mem, 0);
     fx_buf_init(&t->text_block, mem);
     t->bos = t->eos = t->unk = t->pad = -1;
-    t->bpe.unk = t->wordpiece.unk = -1;
+    t->bpe.unk = t->wordpiece.unk = t->unigram.unk = -1;
     return t;
 }
 
@@ -50,6 +50,7 @@ void fx_tokenizer_free(fx_tokenizer *t)
         fx_regex_free(t->cuts[i].pattern);
     for (size_t i = 0; i < t->decoder.n_edits; i++)
         fx_regex_free(t->decoder.edits[i].pattern);
+    fx_unigram_done(&t->unigram);
     FX_VEC_FREE(&t->before, t->mem);
     FX_VEC_FREE(&t->after, t->mem);
     fx_buf_done(&t->text_block);
@@ -81,7 +82,7 @@ fx_pretok_step *fx_tokenizer_add_cut(fx_tokenizer *t, fx_pretok_kind kind)
 /* The content as it is matched: normalized, if the token says so. */
 static fx_status normalize_added(fx_tokenizer *t, fx_added *a, fx_marked *out, fx_marked *work, fx_error *err)
 {
-    if (!a->normalized || !t->n_norms)
+    if (!a->normalized || a->exact || !t->n_norms)
         return FORNAX_OK;
     FX_TRY(fx_normalize(t->norms, t->n_norms, a->content, NULL, out, work, err));
     if (fx_str_eq(fx_buf_view(&out->text), a->content))
@@ -167,9 +168,15 @@ typedef struct encoder {
     bool specials;
 } encoder;
 
+static bool unigram_encode(const fx_tokenizer *t, fx_str word, fx_bpe_work *w, fx_ids *ids)
+{
+    return fx_unigram_encode(&t->unigram, &t->vocab, word, w, ids);
+}
+
 static bool (*const model_encode[FX_MODEL_KINDS])(const fx_tokenizer *t, fx_str word, fx_bpe_work *w, fx_ids *ids) = {
     [FX_MODEL_WORDPIECE] = fx_wordpiece_encode,
     [FX_MODEL_WORDLEVEL] = fx_wordlevel_encode,
+    [FX_MODEL_UNIGRAM] = unigram_encode,
 };
 
 static fx_status encode_word(void *user, fx_str word, fx_error *err)

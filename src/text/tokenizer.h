@@ -37,12 +37,23 @@ typedef struct fx_gguf_vocab {
     const fx_str *merges;          /* [n_merges] "a b" */
     size_t n_merges;
     int64_t bos, eos, eot, eom, unk, pad;   /* -1: absent */
-    int add_bos, add_eos, add_space_prefix; /* -1: absent */
+    int64_t cls, sep;
+    int add_bos, add_eos, add_space_prefix, remove_extra;   /* -1: absent; the last: remove_extra_whitespaces */
+    fx_str charsmap;               /* precompiled_charsmap, or empty */
 } fx_gguf_vocab;
 
 fx_status fx_tokenizer_from_gguf(fx_tokenizer **out, const fx_mem *mem, const fx_gguf_vocab *v, fx_error *err);
 /* json: tokenizer.json; config: tokenizer_config.json or an empty string. */
 fx_status fx_tokenizer_from_json(fx_tokenizer **out, const fx_mem *mem, fx_str json, fx_str config, fx_error *err);
+/* The files of a folder that has a tokenizer.model and no tokenizer.json; what isn't there is empty. */
+typedef struct fx_spm_texts {
+    fx_str model;                  /* tokenizer.model */
+    fx_str config;                 /* tokenizer_config.json */
+    fx_str special;                /* special_tokens_map.json */
+    fx_str added;                  /* added_tokens.json */
+} fx_spm_texts;
+/* Without a configuration as SentencePiece has it: control tokens' spellings are text. */
+fx_status fx_tokenizer_from_spm(fx_tokenizer **out, const fx_mem *mem, const fx_spm_texts *texts, fx_error *err);
 void fx_tokenizer_free(fx_tokenizer *t);
 
 typedef struct fx_span {           /* bytes [begin, end) of a text */

@@ -15,11 +15,12 @@
 #include "text/normalize.h"
 #include "text/pretok.h"
 #include "text/tokenizer.h"
+#include "text/unigram.h"
 #include "text/vocab.h"
 
 #define FX_STEPS_MAX 64         /* steps of one kind in a tokenizer */
 
-typedef enum fx_model_kind { FX_MODEL_BPE, FX_MODEL_WORDPIECE, FX_MODEL_WORDLEVEL, FX_MODEL_KINDS } fx_model_kind;
+typedef enum fx_model_kind { FX_MODEL_BPE, FX_MODEL_WORDPIECE, FX_MODEL_WORDLEVEL, FX_MODEL_UNIGRAM, FX_MODEL_KINDS } fx_model_kind;
 
 typedef struct fx_wordpiece {
     fx_str prefix;              /* of a continuing piece: "##" */
@@ -67,6 +68,7 @@ struct fx_tokenizer {
     fx_model_kind model;
     fx_bpe bpe;
     fx_wordpiece wordpiece;
+    fx_unigram unigram;
     fx_norm_step norms[FX_STEPS_MAX];
     size_t n_norms;
     fx_pretok_step cuts[FX_STEPS_MAX];
@@ -100,6 +102,19 @@ fx_pretok_step *fx_tokenizer_add_cut(fx_tokenizer *t, fx_pretok_kind kind);
 void fx_replace_all(fx_buf *out, fx_str s, fx_str literal, fx_str content);
 /* Texts of decoded tokens (detok.c). */
 fx_status fx_tokenizer_make_texts(fx_tokenizer *t, fx_error *err);
+
+/* SentencePiece's model over the vocabulary that is there (tokenizer_spm.c). */
+enum { FX_PIECE_NORMAL = 1, FX_PIECE_UNKNOWN, FX_PIECE_CONTROL, FX_PIECE_USER, FX_PIECE_UNUSED, FX_PIECE_BYTE };
+typedef struct fx_spm {
+    const float *scores;        /* [vocab.n] */
+    const int32_t *types;       /* [vocab.n] FX_PIECE_.. */
+    bool bpe, byte_fallback;
+    fx_str charsmap;            /* outlives the tokenizer's building; copied */
+    bool prefix, suffix, remove_extra, escape;
+    bool first_only;            /* the prefix is for the text's start, not each part's */
+    const char *where;          /* begins the text of faults */
+} fx_spm;
+fx_status fx_tokenizer_set_spm(fx_tokenizer *t, const fx_spm *m, fx_error *err);
 
 /* One word to ids (wordpiece.c). */
 bool fx_wordpiece_encode(const fx_tokenizer *t, fx_str word, fx_bpe_work *w, fx_ids *ids);

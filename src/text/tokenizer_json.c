@@ -4,9 +4,11 @@
  * kind of component maps the type to the function that turns it into steps; a
  * type that isn't in its table is FORNAX_EUNSUP and named. */
 #include <jansson.h>
+#include <math.h>
 
 #include "base/text.h"
 #include "text/runes.h"
+#include "text/spm_file.h"
 #include "text/tokenizer_impl.h"
 #include "text/vocab_json.h"
 
@@ -19,6 +21,7 @@ typedef struct loader {
     size_t n_entries;           /* distinct tokens of the model */
     fx_error *err;
     int depth;
+    bool raw_added;             /* added tokens are matched in the raw text, whatever they say */
 } loader;
 
 typedef struct component {
@@ -205,12 +208,63 @@ static fx_status norm_bert(loader *l, const json_t *o, const char *where)
     return get_bool(l, o, where, "strip_accents", -1, &s->strip_accents);
 }
 
+static int base64_digit(char c)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(digits, c) : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+/* Into the arena; p NULL: not base64, or no memory (*failed). */
+static fx_str base64_decode(fx_arena *a, fx_str s, bool *failed)
+{
+    char *out = fx_arena_alloc(a, s.n / 4 * 3 + 3);
+    uint32_t bits = 0;
+    size_t n = 0, n_bits = 0;
+
+    *failed = !out;
+    while (s.n && s.p[s.n - 1] == '=')
+        s.n--;
+    for (size_t i = 0; out && i < s.n; i++) {
+        int d = base64_digit(s.p[i]);
+
+        if (d < 0)
+            return (fx_str){ NULL, 0 };
+        bits = bits << 6 | (uint32_t)d;
+        n_bits += 6;
+        if (n_bits >= 8) {
+            n_bits -= 8;
+            out[n++] = (char)(bits >> n_bits);
+        }
+    }
+    return fx_str_n(out, n);
+}
+
+static fx_status norm_precompiled(loader *l, const json_t *o, const char *where)
+{
+    const json_t *v = json_object_get(o, "precompiled_charsmap");
+    bool failed;
+    fx_norm_step *s;
+    fx_str blob;
+
+    if (!json_is_string(v))
+        return wrong(l, where, "precompiled_charsmap", "a string");
+    blob = base64_decode(&l->t->arena, text_of(v), &failed);
+    if (failed)
+        return no_room(l);
+    if (!blob.p)
+        return wrong(l, where, "precompiled_charsmap", "base64");
+    FX_TRY(add_norm(l, where, FX_NORM_PRECOMPILED, &s));
+    return fx_charsmap_init(&s->charsmap, blob, "tokenizer.json: normalizer: precompiled_charsmap", l->err);
+}
+
 static fx_status norm_sequence(loader *l, const json_t *o, const char *where);
 static const component normalizers[] = {
     { "Sequence", norm_sequence }, { "NFC", norm_nfc }, { "NFD", norm_nfd }, { "NFKC", norm_nfkc },
     { "NFKD", norm_nfkd }, { "Lowercase", norm_lower }, { "Strip", norm_strip }, { "StripAccents", norm_accents },
     { "Replace", norm_replace }, { "Prepend", norm_prepend }, { "BertNormalizer", norm_bert }, { "Nmt", norm_nmt },
-    { "ByteLevel", norm_bytes }, { NULL, NULL }
+    { "ByteLevel", norm_bytes }, { "Precompiled", norm_precompiled }, { NULL, NULL }
 };
 
 static fx_status norm_sequence(loader *l, const json_t *o, const char *where)
@@ -683,8 +737,38 @@ static fx_status model_wordlevel(loader *l, const json_t *o, const char *where)
     return missing ? wrong(l, where, "unk_token", "a token of the vocabulary") : FORNAX_OK;
 }
 
+static fx_status model_unigram(loader *l, const json_t *o, const char *where)
+{
+    const json_t *unk = json_object_get(o, "unk_id");
+    fx_unigram *u = &l->t->unigram;
+    size_t n = l->tables.entries.n;
+    double lowest = INFINITY;
+    fx_scored *pieces;
+    fx_status st;
+
+    if (!l->tables.is_list)
+        return wrong(l, where, "vocab", "a list of [piece, score]");
+    if (unk && !json_is_null(unk) &&
+        !(json_is_integer(unk) && json_integer_value(unk) >= 0 && (size_t)json_integer_value(unk) < n))
+        return wrong(l, where, "unk_id", "the id of a piece");
+    FX_TRY(get_bool(l, o, where, "byte_fallback", 0, &u->byte_fallback));
+    l->t->model = FX_MODEL_UNIGRAM;
+    l->t->unk = u->unk = json_is_integer(unk) ? (int32_t)json_integer_value(unk) : -1;
+    pieces = fx_mem_array(l->t->mem, n + 1, sizeof(*pieces));
+    if (!pieces)
+        return no_room(l);
+    for (size_t i = 0; i < n; i++) {
+        pieces[i] = (fx_scored){ l->tables.entries.at[i].value, true };
+        lowest = FX_MIN(lowest, pieces[i].score);
+    }
+    st = fx_unigram_init(u, &l->t->arena, &l->t->vocab, pieces, n, lowest, "tokenizer.json: model", l->err);
+    fx_mem_free(l->t->mem, pieces, (n + 1) * sizeof(*pieces));
+    return st;
+}
+
 static const component models[] = {
-    { "BPE", model_bpe }, { "WordPiece", model_wordpiece }, { "WordLevel", model_wordlevel }, { NULL, NULL }
+    { "BPE", model_bpe }, { "WordPiece", model_wordpiece }, { "WordLevel", model_wordlevel },
+    { "Unigram", model_unigram }, { NULL, NULL }
 };
 
 /* Old files leave the model's type out. */
@@ -759,6 +843,7 @@ static void place_added(loader *l, fx_added a, int64_t claimed, size_t *next)
         fx_vocab_put(v, id, a.content);
     }
     a.id = id;
+    a.normalized = a.normalized && !l->raw_added;
     l->t->flags[id] |= FX_TOKEN_ADDED;
     l->t->added[l->t->n_added++] = a;
 }
@@ -783,10 +868,10 @@ static const char *const special_names[] = {
 };
 
 /* Tokens of the vocabulary that only the configuration calls special. */
-static fx_status add_named_tokens(loader *l)
+static fx_status add_named_tokens(loader *l, const json_t *names)
 {
     for (size_t i = 0; i < FX_COUNT(special_names); i++) {
-        fx_str s = named_token(json_object_get(l->config, special_names[i]));
+        fx_str s = named_token(json_object_get(names, special_names[i]));
         fx_added a = { .special = true };
 
         if (!s.n || (a.id = fx_vocab_find(&l->t->vocab, s)) < 0 || is_added(l->t, s))
@@ -828,7 +913,7 @@ static fx_status read_added_tokens(loader *l, const json_t *list, const json_t *
         if (a.content.n && !is_added(l->t, a.content))
             place_added(l, a, id, &next);
     }
-    return add_named_tokens(l);
+    return add_named_tokens(l, l->config);
 }
 
 static size_t count_distinct(const loader *l)
@@ -951,5 +1036,216 @@ fx_status fx_tokenizer_from_json(fx_tokenizer **out, const fx_mem *mem, fx_str j
         fx_tokenizer_free(l.t);
     else
         *out = l.t;
+    return st;
+}
+
+/* ---- tokenizer.model ---------------------------------------------------------------------------------- */
+
+typedef struct spm_loader {
+    loader l;
+    const fx_spm_texts *texts;
+    fx_spm_file file;
+    json_t *config, *special, *added;
+} spm_loader;
+
+/* Tokenizers whose ids aren't the file's, or that put other tokens around a text. */
+static fx_status check_class(const json_t *config, fx_error *err)
+{
+    static const char *const others[] = { "XLMRoberta", "Camembert", "MBart", "Barthez", "XGLM", "Pegasus", "Nllb", "M2M100",
+                                          "Marian", "Albert", "XLNet", "DebertaV2", "BigBird", "FNet", "RemBert", "Speech2Text",
+                                          "CpmTokenizer", "BertGeneration", "Plbart", "PLBart", "ErnieM", "SeamlessM4T" };
+    fx_str name = named_token(json_object_get(config, "tokenizer_class"));
+
+    for (size_t i = 0; i < FX_COUNT(others) && name.n; i++)
+        if (fx_str_starts(name, fx_str_of(others[i])))
+            return fx_fail(err, FORNAX_EUNSUP, "tokenizer_config.json: tokenizer_class %.*s with a tokenizer.model alone "
+                           "is not supported; a tokenizer.json is needed", FX_STR_ARG(name));
+    return FORNAX_OK;
+}
+
+/* Pieces as entries of a list, so that the vocabulary is filled as from JSON. */
+static fx_status spm_entries(spm_loader *s)
+{
+    fx_vocab_json *v = &s->l.tables;
+
+    v->mem = s->l.t->mem;
+    v->is_list = v->has_vocab = true;
+    if (!FX_VEC_RESERVE(&v->entries, v->mem, s->file.pieces.n))
+        return no_room(&s->l);
+    for (size_t i = 0; i < s->file.pieces.n; i++)
+        v->entries.at[v->entries.n++] = (fx_vocab_entry){ s->file.pieces.at[i].text, (double)s->file.pieces.at[i].score };
+    return FORNAX_OK;
+}
+
+static int32_t spm_special(const spm_loader *s, int64_t id, int type)
+{
+    return id >= 0 && (size_t)id < s->file.pieces.n && s->file.pieces.at[id].type == type ? (int32_t)id : -1;
+}
+
+static fx_status spm_model(spm_loader *s)
+{
+    const json_t *legacy = json_object_get(s->config, "legacy");
+    const fx_spm_file *f = &s->file;
+    fx_tokenizer *t = s->l.t;
+    fx_spm m = { .bpe = f->model_type == FX_SPM_BPE, .byte_fallback = f->byte_fallback, .charsmap = f->charsmap,
+                 .prefix = f->prefix, .suffix = f->suffix, .remove_extra = f->remove_extra, .escape = f->escape,
+                 .first_only = json_is_false(legacy), .where = "tokenizer.model" };
+    float *scores = FX_ARENA_NEWN(&t->arena, float, t->vocab.n + 1);
+    int32_t *types = FX_ARENA_NEWN(&t->arena, int32_t, t->vocab.n + 1);
+
+    if (!scores || !types)
+        return no_room(&s->l);
+    if (f->model_type != FX_SPM_BPE && f->model_type != FX_SPM_UNIGRAM)
+        return fx_fail(s->l.err, FORNAX_EUNSUP, "tokenizer.model: model_type %lld is not supported (1 unigram, 2 bpe)",
+                       (long long)f->model_type);
+    for (size_t i = 0; i < t->vocab.n; i++)
+        types[i] = FX_PIECE_UNUSED;                 /* added tokens */
+    for (size_t i = 0; i < f->pieces.n; i++) {
+        scores[i] = f->pieces.at[i].score;
+        types[i] = f->pieces.at[i].type;
+        if (types[i] == FX_PIECE_CONTROL || types[i] == FX_PIECE_UNKNOWN)
+            t->flags[i] |= FX_TOKEN_SPECIAL;
+    }
+    m.scores = scores;
+    m.types = types;
+    t->unk = spm_special(s, f->unk, FX_PIECE_UNKNOWN);
+    for (size_t i = 0; t->unk < 0 && i < f->pieces.n; i++)
+        t->unk = types[i] == FX_PIECE_UNKNOWN ? (int32_t)i : -1;
+    return fx_tokenizer_set_spm(t, &m, s->l.err);
+}
+
+/* In BPE, pieces that users defined are matched in the normalized text. */
+static fx_status spm_user_tokens(spm_loader *s)
+{
+    fx_tokenizer *t = s->l.t;
+
+    for (size_t i = 0; i < s->file.pieces.n && t->model == FX_MODEL_BPE; i++) {
+        fx_added a = { .content = fx_vocab_text(&t->vocab, (int32_t)i), .id = (int32_t)i, .normalized = true, .exact = true };
+
+        if (s->file.pieces.at[i].type != FX_PIECE_USER || t->flags[i] & FX_TOKEN_ADDED)
+            continue;
+        t->flags[i] |= FX_TOKEN_ADDED;
+        t->added[t->n_added++] = a;
+    }
+    return FORNAX_OK;
+}
+
+/* added_tokens.json: {spelling: id}. */
+static fx_status spm_added_tokens(spm_loader *s, size_t *next)
+{
+    const json_t *v;
+    const char *key;
+
+    json_object_foreach(s->added, key, v) {
+        fx_added a = { .content = fx_tokenizer_keep(s->l.t, fx_str_of(key)) };
+
+        if (!json_is_integer(v))
+            return fx_fail(s->l.err, FORNAX_EFORMAT, "added_tokens.json: \"%.100s\": expected an id", key);
+        if (!a.content.p)
+            return no_room(&s->l);
+        if (a.content.n && !is_added(s->l.t, a.content))
+            place_added(&s->l, a, json_integer_value(v), next);
+    }
+    return FORNAX_OK;
+}
+
+static bool config_flag(const json_t *config, const char *key, bool otherwise)
+{
+    const json_t *v = json_object_get(config, key);
+
+    return json_is_boolean(v) ? json_is_true(v) : otherwise;
+}
+
+/* Begin and end tokens: T5's end only, else as the configuration says, else a begin token. */
+static fx_status spm_around(spm_loader *s)
+{
+    bool t5 = fx_str_starts(named_token(json_object_get(s->config, "tokenizer_class")), FX_STR("T5"));
+    fx_tokenizer *t = s->l.t;
+
+    if (config_flag(s->config, "add_bos_token", !t5) && t->bos >= 0)
+        FX_TRY(put_around(&s->l, false, t->bos, "add_bos_token"));
+    if (config_flag(s->config, "add_eos_token", t5) && t->eos >= 0)
+        FX_TRY(put_around(&s->l, true, t->eos, "add_eos_token"));
+    return FORNAX_OK;
+}
+
+/* Room for all tokens there may be, then the vocabulary. */
+static fx_status spm_vocab(spm_loader *s)
+{
+    const json_t *more = json_object_get(s->config, "added_tokens_decoder"), *v;
+    size_t n_extra = json_object_size(more) + json_object_size(s->added), bytes = 0;
+    fx_tokenizer *t = s->l.t;
+    const char *key;
+
+    json_object_foreach((json_t *)(uintptr_t)more, key, v)
+        bytes += json_string_length(json_object_get(v, "content"));
+    json_object_foreach(s->added, key, v)
+        bytes += strlen(key);
+    FX_TRY(fill_vocab(&s->l, n_extra, bytes));
+    s->l.n_entries = s->file.pieces.n;
+    t->added = FX_ARENA_NEWN(&t->arena, fx_added, n_extra + s->file.pieces.n + 2 * FX_COUNT(special_names));
+    return t->added ? FORNAX_OK : no_room(&s->l);
+}
+
+static fx_status spm_build(spm_loader *s)
+{
+    fx_tokenizer *t = s->l.t;
+    size_t next = s->file.pieces.n;
+
+    FX_TRY(check_class(s->config, s->l.err));
+    FX_TRY(spm_entries(s));
+    FX_TRY(spm_vocab(s));
+    FX_TRY(spm_model(s));
+    FX_TRY(read_added_tokens(&s->l, NULL, json_object_get(s->config, "added_tokens_decoder")));
+    while (next < t->vocab.n && fx_vocab_text(&t->vocab, (int32_t)next).p)
+        next++;
+    FX_TRY(spm_added_tokens(s, &next));
+    FX_TRY(add_named_tokens(&s->l, s->special));
+    FX_TRY(spm_user_tokens(s));
+    trim_ids(&t->vocab);
+    t->bos = config_token(&s->l, "bos_token", spm_special(s, s->file.bos, FX_PIECE_CONTROL));
+    t->eos = config_token(&s->l, "eos_token", spm_special(s, s->file.eos, FX_PIECE_CONTROL));
+    t->pad = config_token(&s->l, "pad_token", spm_special(s, s->file.pad, FX_PIECE_CONTROL));
+    FX_TRY(spm_around(s));
+    return fx_tokenizer_finish(t, s->l.err);
+}
+
+static fx_status spm_json(json_t **out, fx_str text, const char *name, fx_error *err)
+{
+    if (!text.n)
+        return FORNAX_OK;
+    FX_TRY(parse_json(out, text, name, err));
+    return json_is_object(*out) ? FORNAX_OK : fx_fail(err, FORNAX_EFORMAT, "%s: expected an object", name);
+}
+
+static fx_status spm_load(spm_loader *s)
+{
+    FX_TRY(spm_json(&s->config, s->texts->config, "tokenizer_config.json", s->l.err));
+    FX_TRY(spm_json(&s->special, s->texts->special, "special_tokens_map.json", s->l.err));
+    FX_TRY(spm_json(&s->added, s->texts->added, "added_tokens.json", s->l.err));
+    s->l.config = s->config;
+    FX_TRY(fx_spm_file_read(&s->file, s->l.t->mem, s->texts->model, s->l.err));
+    return spm_build(s);
+}
+
+fx_status fx_tokenizer_from_spm(fx_tokenizer **out, const fx_mem *mem, const fx_spm_texts *texts, fx_error *err)
+{
+    spm_loader s = { .l = { .t = fx_tokenizer_new(mem), .err = err, .raw_added = true }, .texts = texts };
+    fx_status st;
+
+    *out = NULL;
+    if (!s.l.t)
+        return fx_nomem(err, "a tokenizer");
+    s.file.mem = s.l.tables.mem = mem;
+    st = spm_load(&s);
+    FX_VEC_FREE(&s.l.tables.entries, mem);
+    fx_spm_file_done(&s.file);
+    json_decref(s.config);
+    json_decref(s.special);
+    json_decref(s.added);
+    if (st != FORNAX_OK)
+        fx_tokenizer_free(s.l.t);
+    else
+        *out = s.l.t;
     return st;
 }

@@ -74,6 +74,17 @@ int32_t fx_vocab_find(const fx_vocab *v, fx_str spelling)
     return fx_vocab_find_hashed(v, spelling, fx_vocab_hash(v, spelling));
 }
 
+void fx_vocab_find_bytes(const fx_vocab *v, int32_t ids[256])
+{
+    static const char digits[] = "0123456789ABCDEF";
+
+    for (int i = 0; i < 256; i++) {
+        char text[] = { '<', '0', 'x', digits[i >> 4], digits[i & 15], '>' };
+
+        ids[i] = fx_vocab_find(v, fx_str_n(text, sizeof(text)));
+    }
+}
+
 /* Bytes that print stand for themselves; the other 68 are U+0100.. in byte order:
  * 0x00-0x20, 0x7f-0xa0, 0xad. */
 uint32_t fx_bytelevel_rune(unsigned char b)

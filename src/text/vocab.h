@@ -38,6 +38,8 @@ void fx_vocab_put(fx_vocab *v, int32_t id, fx_str spelling);
 /* The same for bytes that already lie in the block. */
 void fx_vocab_put_piece(fx_vocab *v, int32_t id, fx_piece p);
 int32_t fx_vocab_find(const fx_vocab *v, fx_str spelling);      /* -1: none */
+/* The ids of "<0x00>" to "<0xFF>", -1 where there is none. */
+void fx_vocab_find_bytes(const fx_vocab *v, int32_t ids[256]);
 /* fx_vocab_find with the hash at hand. Fetching its slot early, and then the text
  * that the slot points to, overlaps the cache misses of many lookups. */
 int32_t fx_vocab_find_hashed(const fx_vocab *v, fx_str spelling, uint64_t hash);
