@@ -173,6 +173,7 @@ struct jj_iter {
 struct jj_undef {
     const char *obj;        /* what it was looked up on, in Jinja's words; NULL: a bare name */
     jj_str *hint;           /* the whole message, or NULL */
+    uint32_t cond_at;       /* source offset of the inline if without else that made it, or 0 */
     jj_val name;
 };
 
@@ -358,7 +359,7 @@ struct jj_run {
     int64_t now;
 };
 
-#define JJ_MAX_DEPTH 1200   /* nested evaluation; about 0.5 KiB of C stack each */
+#define JJ_MAX_DEPTH 1200   /* nested evaluation: 0.4 MiB of C stack in an optimized build */
 #define JJ_MAX_RANGE 100000 /* items of a range, as Jinja's sandbox has it */
 #define JJ_MAX_BYTES ((size_t)512 << 20)     /* memory of one rendering */
 
@@ -463,7 +464,8 @@ int64_t fx_jj_len(jj_val v);
 
 bool fx_jj_iter(jj_run *r, jj_val v, jj_iter **out);             /* "'int' object is not iterable" */
 bool fx_jj_iterable(jj_val v);
-static inline int fx_jj_next(jj_run *r, jj_iter *it, jj_val *out) { return it->next(r, it, out); }
+/* As jj_next_fn says; generators over generators count as nesting. */
+int fx_jj_next(jj_run *r, jj_iter *it, jj_val *out);
 jj_list *fx_jj_collect(jj_run *r, jj_val v);                     /* list(v), a fresh one */
 jj_val fx_jj_generator(jj_run *r, jj_next_fn next, jj_iter *from, void *user);
 

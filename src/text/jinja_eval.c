@@ -598,9 +598,9 @@ static bool eval_cond(jj_run *r, const jj_node *n, jj_val *out)
         return fx_jj_eval(r, n->a, out);
     if (n->c)
         return fx_jj_eval(r, n->c, out);
-    return fx_jj_undef_hint(r, fx_jj_strf(r, "the inline if-expression on line %u evaluated to false and no else "
-                                          "section was defined.", fx_diag_pos(r->t->source, n->a->at).line),
-                            fx_jj_none(), out);
+    JJ_TRY(fx_jj_undef(r, NULL, fx_jj_none(), out));
+    out->u.undef->cond_at = n->at;
+    return true;
 }
 
 static bool eval_items(jj_run *r, const jj_node *n, jj_type type, jj_val *out)

@@ -183,13 +183,11 @@ FILTER(f_truncate)
     if (length < n || leeway < 0)
         return fx_jj_fail(r, "truncate: expected length >= %lld and leeway >= 0, got %lld and %lld", (long long)n,
                           (long long)length, (long long)leeway);
-    if (self.type == JJ_UNDEF && length + leeway >= 0) {    /* its len() is 0 */
+    if (fx_jj_len(self) >= 0 && fx_jj_len(self) - length <= leeway) {   /* whatever it is */
         *out = self;
         return true;
     }
     JJ_TRY(need_str(r, self, "truncate", &s));
-    if (length > INT64_MAX - leeway || (int64_t)fx_jj_chars(s) <= length + leeway)
-        return give_str(s, out);
     keep = length - n;
     JJ_TRY((cut = fx_jj_sub(r, s, 0, fx_jj_byte_of(s, (size_t)keep))));
     if (!flag(a[1], false)) {
@@ -357,6 +355,14 @@ static jj_str *without(jj_run *r, jj_str *s, const char *open, const char *close
     return s;
 }
 
+static bool is_plain_word(fx_str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (!((s.p[i] | 0x20) >= 'a' && (s.p[i] | 0x20) <= 'z') && (i == 0 || s.p[i] < '0' || s.p[i] > '9'))
+            return false;
+    return s.n > 1;
+}
+
 /* The entity at s[*i] ('&'): its rune; 0: none there. */
 static uint32_t entity(jj_run *r, fx_str s, size_t *i)
 {
@@ -383,7 +389,7 @@ static uint32_t entity(jj_run *r, fx_str s, size_t *i)
     for (size_t k = 0; !rune && k < FX_COUNT(known); k++)
         if (fx_str_is(name, known[k].name))
             rune = known[k].rune;
-    if (!rune && name.n && name.p[0] != '#')
+    if (!rune && is_plain_word(name))
         fx_jj_fail(r, "striptags: the entity '&%.*s;' is not supported", FX_STR_ARG(name));
     *i = end + 1;
     return rune;

@@ -26,7 +26,7 @@ static bool from_object(jj_run *r, const json_t *j, bool data, jj_val *out)
 
     JJ_TRY(d);
     for (void *it = json_object_iter(obj); it; it = json_object_iter_next(obj, it)) {
-        jj_str *key = fx_jj_str(r, json_object_iter_key(it), strlen(json_object_iter_key(it)), data);
+        jj_str *key = fx_jj_str(r, json_object_iter_key(it), json_object_iter_key_len(it), data);
         jj_val v;
 
         JJ_TRY(key && fx_jj_from_json(r, json_object_iter_value(it), data, &v) &&

@@ -443,8 +443,12 @@ METHOD(s_rsplit) { UNUSED1; return split(r, self, a, true, out); }
 
 METHOD(s_splitlines)
 {
+    int64_t keep = 0;
+
     UNUSED1;
-    *out = fx_jj_lv(fx_jj_str_lines(r, self.u.s, fx_jj_given(a[0]) && fx_jj_truth(a[0])));
+    if (fx_jj_given(a[0]))
+        JJ_TRY(fx_jj_arg_int(r, a[0], "splitlines", &keep));
+    *out = fx_jj_lv(fx_jj_str_lines(r, self.u.s, keep != 0));
     return fx_jj_given(*out);
 }
 

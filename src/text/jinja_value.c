@@ -89,6 +89,9 @@ bool fx_jj_undef_fail(jj_run *r, jj_val v)
 
     if (u->hint)
         return fx_jj_fail(r, "%.*s", FX_STR_ARG(fx_jj_view(u->hint)));
+    if (u->cond_at)
+        return fx_jj_fail(r, "the inline if-expression on line %u evaluated to false and no else section was defined.",
+                          fx_diag_pos(r->t->source, u->cond_at).line);
     name = fx_jj_repr(r, u->name);
     if (!name)
         return false;
@@ -568,7 +571,10 @@ static int next_char(jj_run *r, jj_iter *it, jj_val *out)
         return 0;
     fx_utf8_next(fx_jj_view(s), &it->i);
     *out = fx_jj_sv(fx_jj_sub(r, s, at, it->i));
-    return out->type == JJ_MISSING ? -1 : 1;
+    if (out->type == JJ_MISSING)
+        return -1;
+    out->u.s->markup = false;           /* Python's iteration knows no subclass */
+    return 1;
 }
 
 static int next_number(jj_run *r, jj_iter *it, jj_val *out)
@@ -623,6 +629,17 @@ bool fx_jj_iter(jj_run *r, jj_val v, jj_iter **out)
     (*out)->src = v;
     (*out)->what = "iterator";
     return true;
+}
+
+int fx_jj_next(jj_run *r, jj_iter *it, jj_val *out)
+{
+    int got;
+
+    if (!fx_jj_enter(r))
+        return -1;
+    got = it->next(r, it, out);
+    fx_jj_leave(r);
+    return got;
 }
 
 jj_val fx_jj_generator(jj_run *r, jj_next_fn next, jj_iter *from, void *user)

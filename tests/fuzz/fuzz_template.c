@@ -2,10 +2,11 @@
  *
  * An input is the template's source, a zero byte, and a JSON object of variables; a
  * fixed conversation where there is no zero byte. Checked: an error has a sentence,
- * data spans are ascending and within the text, all memory comes back. */
+ * the text is UTF-8, data spans ascend within it, all memory comes back. */
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "text/template.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -34,6 +35,8 @@ static void check_result(const fx_rendered *r)
 {
     size_t end = 0;
 
+    if (!fx_utf8_valid(fx_buf_view(&r->text)))
+        abort();
     for (size_t i = 0; i < r->data.n; i++) {
         if (r->data.at[i].begin < end || r->data.at[i].end <= r->data.at[i].begin || r->data.at[i].end > r->text.n)
             abort();

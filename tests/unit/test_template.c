@@ -4,6 +4,8 @@
  * renders for the templates in tests/data/templates; snippets.json holds small
  * templates for each filter, test, method, whitespace rule and error, with the
  * reference's output (written by tools/make_template_cases.py). */
+#include <pthread.h>
+
 #include "fxtest.h"
 
 #include "base/file.h"
@@ -300,6 +302,9 @@ TEST(limits)
                   "{{ ns.l|tojson }}", "too deeply");
     check_refused("{% set ns = namespace(l=[], k=[]) %}{% for i in range(5000) %}{% set ns.l = [ns.l] %}"
                   "{% set ns.k = [ns.k] %}{% endfor %}{{ ns.l == ns.k }}", "too deeply");
+    check_refused("{% set ns = namespace(g=[1]) %}{% for i in range(50000) %}{% set ns.g = ns.g|map('string') %}"
+                  "{% endfor %}{{ ns.g|list }}", "too deeply");
+    check_refused("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "too deeply");
     check_refused("{{ 9223372036854775807 + 1 }}", "64 bits");
     check_refused("{{ 9223372036854775808 }}", "64 bits");
     check_refused("{{ 2 ** 64 }}", "64 bits");
@@ -339,6 +344,44 @@ TEST(error_shows_the_place)
     CHECK(o.st == FORNAX_EFORMAT);
     CHECK_STR(o.err.text, "chat_template:3:15: 'nope' is undefined\n{{ 'é' ~ nope.attr }}\n              ^");
     json_decref(vars);
+}
+
+/* ---- one template, several threads --------------------------------------------------- */
+
+static void *render_often(void *arg)
+{
+    const fx_template *t = arg;
+    json_t *vars = json_pack("{s:[s,s], s:s}", "l", "a", "b", "s", "text");
+    fx_render_options opt = { .vars = vars };
+    fx_rendered r;
+    int wrong = 0;
+
+    for (int i = 0; i < 200; i++) {
+        if (fx_template_render(t, &opt, &r, NULL) != FORNAX_OK || strcmp(r.text.p, "a-TEXT:b-TEXT:éé[1, 2]8") != 0)
+            wrong++;
+        fx_rendered_done(&r, &fx_mem_libc);
+    }
+    json_decref(vars);
+    return wrong ? arg : NULL;
+}
+
+TEST(threads_share_a_template)
+{
+    static const char source[] = "{% set lit = 'é' %}{% macro m(x) %}{{ x }}-{{ s|upper }}:{% endmacro %}"
+                                 "{% for x in l %}{{ m(x) }}{% endfor %}{{ lit ~ lit }}{{ [1, 2] }}{{ 'constant'|length }}";
+    pthread_t threads[4];
+    fx_template *t;
+
+    REQUIRE(fx_template_parse(&t, &fx_mem_libc, "t", fx_str_of(source), NULL) == FORNAX_OK);
+    for (size_t i = 0; i < FX_COUNT(threads); i++)
+        REQUIRE(pthread_create(&threads[i], NULL, render_often, t) == 0);
+    for (size_t i = 0; i < FX_COUNT(threads); i++) {
+        void *wrong;
+
+        pthread_join(threads[i], &wrong);
+        CHECK(!wrong);
+    }
+    fx_template_free(t);
 }
 
 /* ---- memory runs out at allocation n ------------------------------------------------ */
