@@ -235,6 +235,9 @@ typedef struct fornax_engine_options {
                                  Memory is touched as it is used.                             */
     int page_tokens;          /* tokens in a KV page; 0: 32                                   */
     int no_prefix_cache;      /* 1: never reuse pages of earlier requests                     */
+    int64_t snapshot_bytes;   /* of copies of recurrent state, which let prefixes of models with
+                                 recurrent layers be reused; 0: for 256 of them, at least 64 MiB
+                                 and at most an eighth of memory                              */
 } fornax_engine_options;
 
 typedef struct fornax_engine_stats {

@@ -221,7 +221,7 @@ typedef struct eval {
     fx_exec *exec;
     fx_page *pages;
     int32_t *pos, *seq, *logit_rows;             /* [EVAL_ROWS] each */
-    uint8_t *kv;
+    uint8_t *kv, *slot;
     size_t kv_bytes, n_pages;
 } eval;
 
@@ -235,7 +235,8 @@ static fx_status eval_open(eval *v, fornax_model *m, size_t n, fx_error *err)
     v->pages = fx_mem_array(mem, v->n_pages, sizeof *v->pages);
     v->pos = fx_mem_array(mem, 3 * EVAL_ROWS, sizeof *v->pos);
     v->kv = fx_pages_alloc(v->kv_bytes);
-    if (!v->pages || !v->pos || !v->kv)
+    v->slot = state->slot_bytes ? fx_pages_alloc(state->slot_bytes) : NULL;       /* zeros */
+    if (!v->pages || !v->pos || !v->kv || (state->slot_bytes && !v->slot))
         return fx_nomem(err, "an evaluation");
     v->seq = v->pos + EVAL_ROWS;
     v->logit_rows = v->seq + EVAL_ROWS;
@@ -250,6 +251,7 @@ static void eval_close(eval *v)
 
     fx_exec_free(v->exec);
     fx_pages_free(v->kv, v->kv_bytes);
+    fx_pages_free(v->slot, fx_program_state(v->m->program)->slot_bytes);
     fx_mem_free(mem, v->pos, 3 * EVAL_ROWS * sizeof *v->pos);
     fx_mem_free(mem, v->pages, v->n_pages * sizeof *v->pages);
 }
@@ -258,7 +260,8 @@ static void eval_close(eval *v)
 static void eval_step(eval *v, const int32_t *ids, size_t at, size_t n, size_t first, fx_step *step)
 {
     const fx_state_table *state = fx_program_state(v->m->program);
-    const fx_step_seq seq = { .n_rows = (int32_t)n, .pos0 = (int32_t)at, .pages = v->pages, .adapter = -1 };
+    const fx_step_seq seq = { .n_rows = (int32_t)n, .pos0 = (int32_t)at, .pages = v->pages, .adapter = -1,
+                              .slot = v->slot };
 
     *step = (fx_step){ .n_rows = (int32_t)n, .n_seqs = 1, .token = ids + at, .pos = v->pos, .seq = v->seq,
                        .logit_rows = v->logit_rows, .kv = v->kv, .page_bytes = state->page_bytes,

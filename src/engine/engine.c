@@ -36,6 +36,7 @@ static fx_status check_options(const fornax_engine_options *o, fx_error *err)
         { "kv_bytes", o->kv_bytes, INT64_MAX },
         { "page_tokens", o->page_tokens, INT32_MAX },
         { "no_prefix_cache", o->no_prefix_cache, 1 },
+        { "snapshot_bytes", o->snapshot_bytes, INT64_MAX },
     };
 
     for (size_t i = 0; i < FX_COUNT(rows); i++)
@@ -53,6 +54,13 @@ static int64_t default_kv_bytes(const fx_state_table *state, int64_t max_context
     int64_t quarter = (int64_t)(fx_memory_bytes(&fx_mem_libc, "") / 4);
 
     return FX_MAX(FX_MIN(pages, quarter / page), 1) * page;
+}
+
+static int64_t default_snapshot_bytes(const fx_state_table *state)
+{
+    int64_t eighth = (int64_t)(fx_memory_bytes(&fx_mem_libc, "") / 8);
+
+    return FX_MIN(FX_MAX(256 * (int64_t)state->slot_bytes, (int64_t)64 << 20), eighth);
 }
 
 fx_status fx_engine_resolve(fornax_engine_options *out, const fornax_engine_options *given,
@@ -74,6 +82,7 @@ fx_status fx_engine_resolve(fornax_engine_options *out, const fornax_engine_opti
     o.queue_limit = o.queue_limit ? o.queue_limit : 256;
     o.page_tokens = o.page_tokens ? o.page_tokens : state->page_tokens;
     o.kv_bytes = o.kv_bytes ? o.kv_bytes : default_kv_bytes(state, max_context);
+    o.snapshot_bytes = o.snapshot_bytes ? o.snapshot_bytes : default_snapshot_bytes(state);
     if (o.max_batch > o.step_tokens)
         return bad_option(err, "max_batch", "at most step_tokens, one row for each sequence", o.max_batch);
     if (o.page_tokens != state->page_tokens)
@@ -122,6 +131,12 @@ static fx_status make_buffers(fx_engine *e, fx_error *err)
     return FORNAX_OK;
 }
 
+/* As many as the budget holds; one a page is enough. */
+static uint32_t count_snapshots(const fx_engine *e, const fx_state_table *state, uint64_t pages)
+{
+    return e->opt.no_prefix_cache ? 0 : (uint32_t)FX_MIN((uint64_t)e->opt.snapshot_bytes / state->slot_bytes, pages);
+}
+
 static fx_status make_cache(fx_engine *e, const fx_engine_config *c, fx_error *err)
 {
     const fx_state_table *state = c->stepper.state;
@@ -133,11 +148,16 @@ static fx_status make_cache(fx_engine *e, const fx_engine_config *c, fx_error *e
 
     pages = FX_MIN(pages, 1u << 30);
     FX_TRY(fx_kv_open(&e->kv, e->mem, state, (uint32_t)pages, c->identity, err));
-    e->context = FX_MIN(c->max_context, (int64_t)pages * state->page_tokens);
+    if (state->slot_bytes > 0)
+        FX_TRY(fx_kv_add_slots(e->kv, (uint32_t)e->opt.max_batch, count_snapshots(e, state, pages), err));
     e->now.pages_total = pages;
     e->now.page_tokens = (uint64_t)state->page_tokens;
     e->now.page_bytes = state->page_bytes;
-    return fx_sched_init(&e->sched, e->mem, e->kv, &limits, err);
+    FX_TRY(fx_sched_init(&e->sched, e->mem, e->kv, &limits, err));
+    e->context = FX_MIN(c->max_context, (int64_t)pages * state->page_tokens);
+    if (fx_sched_pages(&e->sched, c->max_context) <= (int64_t)pages)
+        e->context = c->max_context;         /* pages behind the window come back */
+    return FORNAX_OK;
 }
 
 /* What close frees; the rest goes with the last reference. */

@@ -13,6 +13,8 @@
  * are not in it, so that memory is first touched when it is needed. */
 #include "kv/kv.h"
 
+#include "kv/slots.h"
+
 struct fx_kv_scope {
     const fx_mem *mem;
     fx_kv_scope *next;
@@ -29,6 +31,8 @@ typedef struct kv_page {
     fx_page next;               /* hash chain (in the tree) or free chain */
     uint32_t heap_at;           /* place in the heap, or NOT_IN_HEAP */
     bool in_tree;
+    uint32_t snapshot;          /* FX_SNAPSHOT_NONE: it has none */
+    uint64_t id, parent_id;     /* of the tree: never given twice, 0: no parent */
     uint64_t used_at;           /* kv->clock when it was last referred to or let go */
     fx_hash128 key;
     fx_kv_scope *scope;
@@ -49,7 +53,10 @@ struct fx_kv {
     uint32_t n_buckets;         /* a power of two */
     fx_page *heap;
     uint32_t n_heap;
-    uint64_t clock;
+    uint64_t clock, ids;
+    int32_t window;             /* pages behind it are let go of; 0: none are */
+    size_t slot_bytes;
+    fx_slots slots;
     fx_hash128 root;            /* of the identity bytes */
     fx_kv_scope *scopes;
 };
@@ -173,23 +180,11 @@ static void heap_remove(fx_kv *kv, fx_page p)
 
 /* ---- Open and close -------------------------------------------------------------- */
 
-static const char *const state_names[] = {
-    [FX_STATE_NONE] = "none",       [FX_STATE_FULL] = "full",           [FX_STATE_WINDOW] = "window",
-    [FX_STATE_LATENT] = "latent",   [FX_STATE_RECURRENT] = "recurrent", [FX_STATE_SHARED] = "shared",
-};
-
 static fx_status check_state(const fx_state_table *state, uint32_t n_pages, fx_error *err)
 {
     if (state->page_tokens < 1 || state->page_bytes < 1)
         return fx_fail(err, FORNAX_EINTERNAL, "kv: a page of %d tokens and %zu bytes", (int)state->page_tokens,
                        state->page_bytes);
-    for (int32_t i = 0; i < state->n_layers; i++) {
-        fx_state_kind kind = state->layers[i].kind;
-
-        if (kind != FX_STATE_FULL && kind != FX_STATE_NONE)
-            return fx_fail(err, FORNAX_EUNSUP, "kv: layer %d keeps state of kind \"%s\"; pages hold \"full\" only",
-                           (int)i, (size_t)kind < FX_COUNT(state_names) ? state_names[kind] : "?");
-    }
     if (n_pages < 1 || n_pages > UINT32_MAX / 4 || n_pages > SIZE_MAX / state->page_bytes)
         return fx_fail(err, FORNAX_EARG, "kv: %u pages of %zu bytes", n_pages, state->page_bytes);
     return FORNAX_OK;
@@ -208,6 +203,8 @@ fx_status fx_kv_open(fx_kv **out, const fx_mem *mem, const fx_state_table *state
     kv->mem = mem;
     kv->page_bytes = state->page_bytes;
     kv->page_tokens = state->page_tokens;
+    kv->window = fx_state_window(state);
+    kv->slot_bytes = state->slot_bytes;
     kv->n = kv->n_free = n_pages;
     kv->free = FX_PAGE_NONE;
     kv->root = fx_hash128_of(identity.p, identity.n, 0);
@@ -228,10 +225,17 @@ fx_status fx_kv_open(fx_kv **out, const fx_mem *mem, const fx_state_table *state
     return FORNAX_OK;
 }
 
+fx_status fx_kv_add_slots(fx_kv *kv, uint32_t slots, uint32_t snapshots, fx_error *err)
+{
+    FX_ASSERT(kv->slot_bytes > 0 && !kv->slots.base);
+    return fx_slots_init(&kv->slots, kv->mem, kv->slot_bytes, slots, snapshots, err);
+}
+
 void fx_kv_close(fx_kv *kv)
 {
     if (!kv)
         return;
+    fx_slots_done(&kv->slots);
     while (kv->scopes) {
         fx_kv_scope *s = kv->scopes;
 
@@ -259,6 +263,16 @@ size_t fx_kv_page_bytes(const fx_kv *kv)
 int32_t fx_kv_page_tokens(const fx_kv *kv)
 {
     return kv->page_tokens;
+}
+
+size_t fx_kv_slot_bytes(const fx_kv *kv)
+{
+    return kv->slot_bytes;
+}
+
+int32_t fx_kv_window(const fx_kv *kv)
+{
+    return kv->window;
 }
 
 fx_kv_counts fx_kv_count(const fx_kv *kv)
@@ -290,21 +304,43 @@ static void free_page(fx_kv *kv, fx_page p)
     kv->n_free++;
 }
 
+/* The page's parent, or FX_PAGE_NONE if it has none or none any more. */
+static fx_page parent_of(const fx_kv *kv, const kv_page *page)
+{
+    const kv_page *parent = page->parent == FX_PAGE_NONE ? NULL : &kv->pages[page->parent];
+
+    return parent && parent->in_tree && parent->id == page->parent_id ? page->parent : FX_PAGE_NONE;
+}
+
+static bool is_evictable(const fx_kv *kv, const kv_page *page)
+{
+    return page->in_tree && page->refs == 0 && (page->children == 0 || kv->window > 0);
+}
+
+static void take_snapshot_off(fx_kv *kv, kv_page *page)
+{
+    if (page->snapshot != FX_SNAPSHOT_NONE)
+        fx_slots_give(&kv->slots, page->snapshot);
+    page->snapshot = FX_SNAPSHOT_NONE;
+}
+
 /* Out of the tree, onto the free chain; its parent may become a leaf. */
 static void evict(fx_kv *kv, fx_page p)
 {
     kv_page *page = &kv->pages[p];
     fx_page *at = bucket_of(kv, &page->key);
 
-    FX_ASSERT(page->in_tree && page->refs == 0 && page->children == 0);
+    FX_ASSERT(is_evictable(kv, page));
     heap_remove(kv, p);
+    take_snapshot_off(kv, page);
     while (*at != p)
         at = &kv->pages[*at].next;
     *at = page->next;
-    if (page->parent != FX_PAGE_NONE) {
+    if (parent_of(kv, page) != FX_PAGE_NONE) {
         kv_page *parent = &kv->pages[page->parent];
 
-        if (--parent->children == 0 && parent->refs == 0)
+        parent->children--;
+        if (is_evictable(kv, parent) && parent->heap_at == NOT_IN_HEAP)
             heap_add(kv, page->parent);
     }
     page->in_tree = false;
@@ -330,7 +366,8 @@ fx_page fx_kv_take(fx_kv *kv)
         p = kv->n_touched++;
     kv->n_free--;
     kv->n_used++;
-    kv->pages[p] = (kv_page){ .refs = 1, .parent = FX_PAGE_NONE, .next = FX_PAGE_NONE, .heap_at = NOT_IN_HEAP };
+    kv->pages[p] = (kv_page){ .refs = 1, .parent = FX_PAGE_NONE, .next = FX_PAGE_NONE, .heap_at = NOT_IN_HEAP,
+                              .snapshot = FX_SNAPSHOT_NONE };
     return p;
 }
 
@@ -361,7 +398,7 @@ void fx_kv_drop(fx_kv *kv, fx_page p)
     }
     kv->n_cached++;
     page->used_at = ++kv->clock;
-    if (page->children == 0)
+    if (is_evictable(kv, page))
         heap_add(kv, p);
 }
 
@@ -398,12 +435,13 @@ fx_page fx_kv_find(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const 
                    const int32_t *units)
 {
     size_t bytes = (size_t)kv->page_tokens * sizeof *units;
+    uint64_t parent_id = parent == FX_PAGE_NONE ? 0 : kv->pages[parent].id;
 
     for (fx_page p = *bucket_of(kv, key); p != FX_PAGE_NONE; p = kv->pages[p].next) {
         const kv_page *page = &kv->pages[p];
 
-        if (page->key.lo == key->lo && page->key.hi == key->hi && page->parent == parent && page->scope == s &&
-            memcmp(units_of(kv, p), units, bytes) == 0)
+        if (page->key.lo == key->lo && page->key.hi == key->hi && page->parent == parent &&
+            page->parent_id == parent_id && page->scope == s && memcmp(units_of(kv, p), units, bytes) == 0)
             return p;
     }
     return FX_PAGE_NONE;
@@ -429,6 +467,8 @@ fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128
     memcpy(units_of(kv, p), units, (size_t)kv->page_tokens * sizeof *units);
     page->key = *key;
     page->parent = parent;
+    page->parent_id = parent == FX_PAGE_NONE ? 0 : kv->pages[parent].id;
+    page->id = ++kv->ids;
     page->scope = s;
     s->refs++;
     page->in_tree = true;
@@ -443,23 +483,100 @@ void fx_kv_forget(fx_kv *kv)
         evict(kv, kv->heap[0]);
 }
 
+/* ---- Slots and snapshots ------------------------------------------------------------ */
+
+uint8_t *fx_kv_slot_take(fx_kv *kv)
+{
+    uint8_t *slot;
+
+    FX_ASSERT(kv->slots.n_free_slots > 0);
+    slot = kv->slots.base + (size_t)kv->slots.free_slots[--kv->slots.n_free_slots] * kv->slot_bytes;
+    memset(slot, 0, kv->slot_bytes);
+    return slot;
+}
+
+void fx_kv_slot_drop(fx_kv *kv, uint8_t *slot)
+{
+    FX_ASSERT(kv->slots.n_free_slots < kv->slots.n_slots);
+    kv->slots.free_slots[kv->slots.n_free_slots++] = (uint32_t)((size_t)(slot - kv->slots.base) / kv->slot_bytes);
+}
+
+uint8_t *fx_kv_snapshot_take(fx_kv *kv, bool displace)
+{
+    uint32_t i = fx_slots_take_free(&kv->slots);
+
+    if (i == FX_SNAPSHOT_NONE && displace && kv->slots.n_attached > 0) {
+        take_snapshot_off(kv, &kv->pages[kv->slots.snapshots[kv->slots.last].page]);
+        i = fx_slots_take_free(&kv->slots);
+    }
+    return i == FX_SNAPSHOT_NONE ? NULL : fx_slots_snapshot_at(&kv->slots, i);
+}
+
+void fx_kv_snapshot_drop(fx_kv *kv, uint8_t *snapshot)
+{
+    fx_slots_give(&kv->slots, fx_slots_snapshot_of(&kv->slots, snapshot));
+}
+
+void fx_kv_snapshot_attach(fx_kv *kv, fx_page p, uint8_t *snapshot)
+{
+    kv_page *page = &kv->pages[p];
+    uint32_t i = fx_slots_snapshot_of(&kv->slots, snapshot);
+
+    FX_ASSERT(page->in_tree);
+    if (page->snapshot != FX_SNAPSHOT_NONE) {
+        fx_slots_give(&kv->slots, i);
+        return;
+    }
+    page->snapshot = i;
+    fx_slots_attach(&kv->slots, i, p);
+}
+
+uint8_t *fx_kv_snapshot_detach(fx_kv *kv, fx_page p)
+{
+    if (kv->pages[p].snapshot == FX_SNAPSHOT_NONE)
+        return NULL;
+    take_snapshot_off(kv, &kv->pages[p]);
+    return fx_kv_snapshot_take(kv, false);
+}
+
+bool fx_kv_has_snapshot(const fx_kv *kv, fx_page p)
+{
+    return kv->pages[p].snapshot != FX_SNAPSHOT_NONE;
+}
+
+void fx_kv_snapshot_load(fx_kv *kv, fx_page p, uint8_t *slot)
+{
+    FX_ASSERT(fx_kv_has_snapshot(kv, p));
+    fx_slots_touch(&kv->slots, kv->pages[p].snapshot);
+    memcpy(slot, fx_slots_snapshot_at(&kv->slots, kv->pages[p].snapshot), kv->slot_bytes);
+}
+
+uint32_t fx_kv_snapshots(const fx_kv *kv)
+{
+    return kv->slots.n_attached;
+}
+
 /* ---- Self-check -------------------------------------------------------------------- */
 
 static void check_page(const fx_kv *kv, fx_page p, uint32_t *children)
 {
     const kv_page *page = &kv->pages[p];
-    bool evictable = page->in_tree && page->refs == 0 && page->children == 0;
+    bool evictable = is_evictable(kv, page);
 
     FX_ASSERT((page->heap_at != NOT_IN_HEAP) == evictable);
+    FX_ASSERT(page->snapshot == FX_SNAPSHOT_NONE ||
+              (page->in_tree && kv->slots.snapshots[page->snapshot].page == p));
     if (evictable)
         FX_ASSERT(page->heap_at < kv->n_heap && kv->heap[page->heap_at] == p);
     if (!page->in_tree)
         return;
     FX_ASSERT(page->scope && page->scope->refs > 0);
-    FX_ASSERT(fx_kv_find(kv, page->scope, page->parent, &page->key, units_of(kv, p)) == p);
-    if (page->parent != FX_PAGE_NONE) {
-        FX_ASSERT(kv->pages[page->parent].in_tree);
-        FX_ASSERT(page->refs == 0 || kv->pages[page->parent].refs > 0);
+    if (page->parent == FX_PAGE_NONE || parent_of(kv, page) != FX_PAGE_NONE)
+        FX_ASSERT(fx_kv_find(kv, page->scope, page->parent, &page->key, units_of(kv, p)) == p);
+    else
+        FX_ASSERT(kv->window > 0);
+    if (parent_of(kv, page) != FX_PAGE_NONE) {
+        FX_ASSERT(kv->window > 0 || page->refs == 0 || kv->pages[page->parent].refs > 0);
         FX_ASSERT(kv->pages[page->parent].scope == page->scope);
         children[page->parent]++;
     }
@@ -468,7 +585,7 @@ static void check_page(const fx_kv *kv, fx_page p, uint32_t *children)
 void fx_kv_check(const fx_kv *kv)
 {
     uint32_t *children = fx_mem_array(kv->mem, kv->n, sizeof *children);
-    uint32_t used = 0, cached = 0, free = kv->n - kv->n_touched;
+    uint32_t used = 0, cached = 0, snapshots = 0, free = kv->n - kv->n_touched;
 
     for (fx_page p = kv->free; p != FX_PAGE_NONE; p = kv->pages[p].next) {
         FX_ASSERT(kv->pages[p].refs == 0 && !kv->pages[p].in_tree);
@@ -477,11 +594,13 @@ void fx_kv_check(const fx_kv *kv)
     for (fx_page p = 0; p < kv->n_touched; p++) {
         used += kv->pages[p].refs > 0;
         cached += kv->pages[p].refs == 0 && kv->pages[p].in_tree;
+        snapshots += kv->pages[p].in_tree && kv->pages[p].snapshot != FX_SNAPSHOT_NONE;
         if (children && (kv->pages[p].in_tree || kv->pages[p].refs > 0))
             check_page(kv, p, children);
     }
     FX_ASSERT(free == kv->n_free && used == kv->n_used && cached == kv->n_cached);
     FX_ASSERT(free + used + cached == kv->n);
+    FX_ASSERT(snapshots == kv->slots.n_attached && snapshots + kv->slots.n_free <= kv->slots.n_snapshots);
     for (fx_page p = 0; children && p < kv->n_touched; p++)
         FX_ASSERT(!kv->pages[p].in_tree || kv->pages[p].children == children[p]);
     for (uint32_t i = 1; i < kv->n_heap; i++)

@@ -18,10 +18,18 @@
  * taken back when no page is free: least recently used first, children before parents.
  * Whoever refers to a page in the tree must refer to its parents too (a sequence does,
  * by its page table); so a cached page has only cached children.
+ * Where all of a model's layers see a window only, a sequence lets go of the pages behind
+ * it: there a parent may be cached under a used child, and be taken back before it; what
+ * hangs on a page that is gone is no longer found.
+ *
+ * Recurrent state (tensor/rows.h) lies in slots, one for each running sequence.  Copies of it as
+ * of page ends, the snapshots, hang on pages of the tree and go with them; a prefix
+ * can be taken over only up to a page with a snapshot.
  *
  * Invariants, asserted by fx_kv_check: free + used + cached == total; a used page of the
- * tree has a used parent; child counts, hash chains and the eviction heap agree with the
- * pages; no two pages of the tree have the same scope, parent and units.
+ * tree has a used parent (without windows); child counts, hash chains, snapshots and the
+ * eviction heap agree with the pages; no two pages of the tree have the same scope, parent
+ * and units.
  * Threads: one owner (the engine's step), no locks inside; fx_kv_scope_new from any. */
 #ifndef FX_KV_H
 #define FX_KV_H
@@ -36,7 +44,7 @@ typedef struct fx_kv fx_kv;
 typedef struct fx_kv_scope fx_kv_scope;
 
 /* 'identity': whatever else decides the bits in a page (model fingerprint, numerics id).
- * FORNAX_EUNSUP for state that pages of tokens can't hold. Borrows state during the call. */
+ * Borrows state during the call. */
 fx_status fx_kv_open(fx_kv **out, const fx_mem *mem, const fx_state_table *state, uint32_t n_pages,
                      fx_str identity, fx_error *err);
 void fx_kv_close(fx_kv *kv);
@@ -47,6 +55,13 @@ int32_t fx_kv_page_tokens(const fx_kv *kv);
 typedef struct fx_kv_counts {
     uint32_t total, used, cached, free;
 } fx_kv_counts;
+/* Room for the recurrent state of so many sequences, and for so many snapshots. Once, after
+ * open, for a model whose state has slot_bytes. */
+fx_status fx_kv_add_slots(fx_kv *kv, uint32_t slots, uint32_t snapshots, fx_error *err);
+size_t fx_kv_slot_bytes(const fx_kv *kv);       /* 0: the model has no recurrent state */
+/* The window behind which no layer reads; 0: all is read. */
+int32_t fx_kv_window(const fx_kv *kv);
+
 fx_kv_counts fx_kv_count(const fx_kv *kv);
 /* Pages that fx_kv_take can hand out before it returns FX_PAGE_NONE. */
 uint32_t fx_kv_room(const fx_kv *kv);
@@ -75,6 +90,22 @@ fx_page fx_kv_find(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const 
 fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128 *key, const int32_t *units,
                      fx_page p);
 void fx_kv_forget(fx_kv *kv);                   /* frees all cached pages */
+
+/* A slot, zeroed; asserts that there is one. */
+uint8_t *fx_kv_slot_take(fx_kv *kv);
+void fx_kv_slot_drop(fx_kv *kv, uint8_t *slot);
+/* Where to write a snapshot; NULL: all are in use. 'displace': the least recently used is given up
+ * for it. Then attach it to a page of the tree (which keeps the one it has), or drop it. */
+uint8_t *fx_kv_snapshot_take(fx_kv *kv, bool displace);
+void fx_kv_snapshot_drop(fx_kv *kv, uint8_t *snapshot);
+void fx_kv_snapshot_attach(fx_kv *kv, fx_page p, uint8_t *snapshot);
+/* Takes the snapshot off a page; NULL: it has none. */
+uint8_t *fx_kv_snapshot_detach(fx_kv *kv, fx_page p);
+bool fx_kv_has_snapshot(const fx_kv *kv, fx_page p);
+/* Copies the page's snapshot to the slot. */
+void fx_kv_snapshot_load(fx_kv *kv, fx_page p, uint8_t *slot);
+uint32_t fx_kv_snapshots(const fx_kv *kv);      /* that hang on pages */
+
 void fx_kv_check(const fx_kv *kv);
 
 #endif

@@ -3,7 +3,8 @@
  * A plan has four passes over the sequences:
  *
  *     admit     waiting -> running, while there is a place and the pages would suffice
- *     extend    running sequences take over pages that others have computed meanwhile
+ *     extend    running sequences take over pages that others have computed meanwhile; with
+ *               recurrent state, choices fork here
  *     allot     the row budget: one row for each decoding sequence; of the rest, three
  *               quarters to the first prompt in order, the others shortest first
  *     reserve   in order, pages for the allotted rows; when there are none, the last in
@@ -13,8 +14,9 @@
  * already in the batch is taken out again.
  *
  * Invariants, asserted by fx_sched_check: running and waiting are in order; a running
- * sequence's pages cover its computed tokens and are referred to; n_running + n_following
- * <= max_batch; leading pages in the tree never exceed computed whole pages. */
+ * sequence's pages cover its computed tokens (but for those behind the window) and are
+ * referred to; exactly the running ones have slots; n_running + n_following <= max_batch;
+ * leading pages in the tree never exceed computed whole pages. */
 #include "sched/sched.h"
 
 /* ---- Order and lists ---------------------------------------------------------------- */
@@ -71,6 +73,8 @@ static void start_running(fx_sched *s, fx_seq *seq)
         s->running[at] = s->running[at - 1];
     s->running[at] = seq;
     seq->state = FX_SEQ_RUNNING;
+    if (s->recurrent)
+        seq->slot = fx_kv_slot_take(s->kv);
 }
 
 static void stop_running(fx_sched *s, fx_seq *seq)
@@ -83,15 +87,34 @@ static void stop_running(fx_sched *s, fx_seq *seq)
     for (; at < s->n_running; at++)
         s->running[at] = s->running[at + 1];
     seq->state = FX_SEQ_IDLE;
+    if (seq->slot)
+        fx_kv_slot_drop(s->kv, seq->slot);
+    seq->slot = NULL;
 }
 
 /* Children go before parents, so that the tree sees a leaf first. */
 static void drop_pages(fx_sched *s, fx_seq *seq)
 {
-    while (seq->n_pages > 0)
+    while (seq->n_pages > seq->n_behind)
         fx_kv_drop(s->kv, seq->pages[--seq->n_pages]);
+    seq->n_pages = seq->n_behind = seq->n_known = 0;
     seq->n_computed = seq->n_in_tree = 0;
     seq->waits = false;
+}
+
+/* Lets go of the pages that no row from n_computed on reads. The one before the page in
+ * progress stays: that will be put into the tree under it. */
+static void drop_behind(fx_sched *s, fx_seq *seq)
+{
+    int32_t low = seq->n_computed + 1 - fx_kv_window(s->kv);
+    int32_t keep = FX_MIN(low / s->page_tokens, seq->n_computed / s->page_tokens - 1);
+
+    if (fx_kv_window(s->kv) == 0 || low <= 0)
+        return;
+    for (; seq->n_behind < keep; seq->n_behind++) {
+        fx_kv_drop(s->kv, seq->pages[seq->n_behind]);
+        seq->pages[seq->n_behind] = FX_PAGE_NONE;
+    }
 }
 
 /* ---- Open, add, remove ---------------------------------------------------------------- */
@@ -101,7 +124,13 @@ fx_status fx_sched_init(fx_sched *s, const fx_mem *mem, fx_kv *kv, const fx_sche
     size_t batch = (size_t)limits->max_batch, rows = (size_t)limits->step_tokens;
 
     FX_ASSERT(limits->max_batch >= 1 && limits->max_batch <= limits->step_tokens && limits->prefill_chunk >= 1);
-    *s = (fx_sched){ .mem = mem, .kv = kv, .limits = *limits, .page_tokens = fx_kv_page_tokens(kv) };
+    *s = (fx_sched){ .mem = mem, .kv = kv, .limits = *limits, .page_tokens = fx_kv_page_tokens(kv),
+                     .peak_pages = INT32_MAX, .recurrent = fx_kv_slot_bytes(kv) > 0 };
+    if (fx_kv_window(kv) > 0)            /* the window, a chunk, and what their edges cut */
+        s->peak_pages = (int32_t)FX_MIN(FX_DIV_UP((int64_t)fx_kv_window(kv) + FX_MIN(limits->prefill_chunk,
+                                                  limits->step_tokens), s->page_tokens) + 3, INT32_MAX);
+    s->most_snapshots = limits->step_tokens / s->page_tokens + limits->max_batch;
+    s->snapshots = fx_mem_array(mem, (size_t)s->most_snapshots, sizeof *s->snapshots);
     s->running = fx_mem_array(mem, batch, sizeof *s->running);
     s->items = fx_mem_array(mem, batch, sizeof *s->items);
     s->step_seqs = fx_mem_array(mem, batch, sizeof *s->step_seqs);
@@ -109,7 +138,8 @@ fx_status fx_sched_init(fx_sched *s, const fx_mem *mem, fx_kv *kv, const fx_sche
     s->token = fx_mem_array(mem, rows, sizeof *s->token);
     s->pos = fx_mem_array(mem, rows, sizeof *s->pos);
     s->row_seq = fx_mem_array(mem, rows, sizeof *s->row_seq);
-    if (!s->running || !s->items || !s->step_seqs || !s->logit_rows || !s->token || !s->pos || !s->row_seq) {
+    if (!s->running || !s->items || !s->step_seqs || !s->logit_rows || !s->token || !s->pos || !s->row_seq ||
+        !s->snapshots) {
         fx_sched_done(s);
         return fx_nomem(err, "the scheduler's batch");
     }
@@ -122,6 +152,7 @@ void fx_sched_done(fx_sched *s)
 
     if (!s->mem)
         return;
+    fx_mem_free(s->mem, s->snapshots, (size_t)s->most_snapshots * sizeof *s->snapshots);
     fx_mem_free(s->mem, s->running, batch * sizeof *s->running);
     fx_mem_free(s->mem, s->items, batch * sizeof *s->items);
     fx_mem_free(s->mem, s->step_seqs, batch * sizeof *s->step_seqs);
@@ -132,10 +163,15 @@ void fx_sched_done(fx_sched *s)
     *s = (fx_sched){ 0 };
 }
 
+int64_t fx_sched_pages(const fx_sched *s, int64_t n_tokens)
+{
+    return FX_MIN(FX_DIV_UP(n_tokens, s->page_tokens), (int64_t)s->peak_pages);
+}
+
 void fx_sched_add(fx_sched *s, fx_seq *seq)
 {
     FX_ASSERT(seq->state == FX_SEQ_IDLE && seq->n_tokens >= 1 && seq->n_tokens <= seq->cap);
-    FX_ASSERT(FX_DIV_UP((int64_t)seq->cap, s->page_tokens) <= (int64_t)fx_kv_count(s->kv).total);
+    FX_ASSERT(fx_sched_pages(s, seq->cap) <= (int64_t)fx_kv_count(s->kv).total);
     wait_in_order(s, seq);
 }
 
@@ -262,6 +298,43 @@ static bool computed_elsewhere(const fx_sched *s, const fx_seq *seq, int32_t i)
     return false;
 }
 
+/* The sequence owns the computed page p, which follows its own. */
+static void take_over(fx_sched *s, fx_seq *seq, fx_page p)
+{
+    fx_kv_ref(s->kv, p);
+    seq->pages[seq->n_pages++] = p;
+    seq->n_in_tree++;
+    seq->n_computed += s->page_tokens;
+    if (!seq->resumed)
+        seq->n_cached += s->page_tokens;
+}
+
+/* With recurrent state: up to the last known page that has a snapshot. */
+static void extend_to_snapshot(fx_sched *s, fx_seq *seq, int32_t share)
+{
+    int32_t n = seq->n_pages, with = n;
+    fx_page parent = n > 0 ? seq->pages[n - 1] : FX_PAGE_NONE;
+
+    if (n >= share || seq->n_computed != n * s->page_tokens)
+        return;
+    for (; n < share; n++) {
+        fx_page p = find_page(s, seq, n, parent);
+
+        if (p == FX_PAGE_NONE)
+            break;
+        seq->pages[n] = parent = p;      /* not its own yet */
+        if (fx_kv_has_snapshot(s->kv, p))
+            with = n + 1;
+    }
+    seq->n_known = n > with ? n : 0;
+    seq->waits = n < share && computed_elsewhere(s, seq, n);
+    if (with == seq->n_pages)
+        return;
+    while (seq->n_pages < with)
+        take_over(s, seq, seq->pages[seq->n_pages]);
+    fx_kv_snapshot_load(s->kv, seq->pages[with - 1], seq->slot);
+}
+
 /* Takes over computed pages that follow the sequence's own; sets 'waits'. */
 static void extend(fx_sched *s, fx_seq *seq)
 {
@@ -270,6 +343,10 @@ static void extend(fx_sched *s, fx_seq *seq)
     seq->waits = false;
     if (!s->limits.share)
         return;
+    if (s->recurrent) {
+        extend_to_snapshot(s, seq, share);
+        return;
+    }
     while (seq->n_pages < share && seq->n_computed == seq->n_pages * s->page_tokens) {
         int32_t i = seq->n_pages;
         fx_page p = find_page(s, seq, i, i > 0 ? seq->pages[i - 1] : FX_PAGE_NONE);
@@ -278,23 +355,27 @@ static void extend(fx_sched *s, fx_seq *seq)
             seq->waits = computed_elsewhere(s, seq, i);
             return;
         }
-        fx_kv_ref(s->kv, p);
-        seq->pages[seq->n_pages++] = p;
-        seq->n_in_tree++;
-        seq->n_computed += s->page_tokens;
-        if (!seq->resumed)
-            seq->n_cached += s->page_tokens;
+        take_over(s, seq, p);
     }
 }
 
 /* ---- Plan: admission --------------------------------------------------------------------- */
+
+/* Whether what the tree has and what others compute will be of use to a sequence: pages behind a
+ * window may go, and recurrent state needs a snapshot. */
+static bool counts_on_sharing(const fx_sched *s)
+{
+    return s->limits.share && !s->recurrent && fx_kv_window(s->kv) == 0;
+}
 
 /* Pages that a running sequence will still take for the tokens it has. */
 static int64_t claim(const fx_sched *s, const fx_seq *seq)
 {
     int32_t have = seq->n_pages;
 
-    for (int32_t r = 0; s->limits.share && s->running[r] != seq; r++)
+    if (fx_kv_window(s->kv) > 0)
+        return FX_MAX(fx_sched_pages(s, seq->n_tokens) - (seq->n_pages - seq->n_behind), 0);
+    for (int32_t r = 0; counts_on_sharing(s) && s->running[r] != seq; r++)
         have = FX_MAX(have, FX_MIN(common_pages(seq, s->running[r]), pages_to_share(s, seq)));
     return FX_DIV_UP(seq->n_tokens, s->page_tokens) - have;
 }
@@ -306,7 +387,7 @@ static int32_t count_hits(const fx_sched *s, fx_seq *seq, int32_t *idle)
     fx_page parent = FX_PAGE_NONE;
 
     *idle = 0;
-    for (; s->limits.share && n < share; n++) {
+    for (; n < share; n++) {
         fx_page p = find_page(s, seq, n, parent);
 
         if (p == FX_PAGE_NONE)
@@ -322,15 +403,14 @@ static int32_t count_hits(const fx_sched *s, fx_seq *seq, int32_t *idle)
 static bool pages_suffice(const fx_sched *s, fx_seq *seq)
 {
     int64_t promised = s->n_running + s->n_following;
-    int32_t idle, hits = count_hits(s, seq, &idle);
-    int32_t have = hits;
+    int32_t idle = 0, have = counts_on_sharing(s) ? count_hits(s, seq, &idle) : 0;
 
     for (int32_t r = 0; r < s->n_running; r++) {
         promised += claim(s, s->running[r]);
-        if (s->limits.share)
+        if (counts_on_sharing(s))
             have = FX_MAX(have, FX_MIN(common_pages(seq, s->running[r]), pages_to_share(s, seq)));
     }
-    return FX_DIV_UP(seq->n_tokens, s->page_tokens) - have + idle + promised <= (int64_t)fx_kv_room(s->kv);
+    return fx_sched_pages(s, seq->n_tokens) - have + idle + promised <= (int64_t)fx_kv_room(s->kv);
 }
 
 static bool admissible(const fx_sched *s, fx_seq *seq)
@@ -361,11 +441,65 @@ static void admit(fx_sched *s)
     }
 }
 
+/* ---- Forks ------------------------------------------------------------------------------- */
+
+/* Gives a follower the leader's prompt but its last token, which it computes itself for
+ * its own row of logits: whole pages are shared, the page of that token is copied.
+ * Without a page for the copy it waits like any other. */
+static void fork_from(fx_sched *s, fx_seq *leader, fx_seq *seq)
+{
+    int32_t last = seq->n_prompt - 1, whole = last / s->page_tokens;
+
+    stop_following(s, seq);
+    if (last % s->page_tokens != 0) {
+        fx_page p = fx_kv_take(s->kv);
+
+        if (p == FX_PAGE_NONE) {
+            wait_in_order(s, seq);
+            return;
+        }
+        fx_kv_copy(s->kv, p, leader->pages[whole]);
+        seq->pages[whole] = p;
+    }
+    for (int32_t i = 0; i < whole; i++) {
+        if (i >= leader->n_behind)
+            fx_kv_ref(s->kv, leader->pages[i]);
+        seq->pages[i] = leader->pages[i];
+    }
+    seq->n_behind = FX_MIN(leader->n_behind, whole);
+    seq->n_pages = whole + (last % s->page_tokens != 0);
+    seq->n_computed = last;
+    seq->n_in_tree = s->limits.share ? whole : 0;
+    seq->resumed = true;                 /* what it finds from here on was not found for the prompt */
+    start_running(s, seq);
+    if (s->recurrent && last > 0)
+        memcpy(seq->slot, leader->slot, fx_kv_slot_bytes(s->kv));
+}
+
+/* With recurrent state: choices fork when their leader has all of the prompt but its last token. */
+static void fork_all(fx_sched *s)
+{
+    for (int32_t r = 0; s->recurrent && r < s->n_running; r++) {
+        fx_seq *seq = s->running[r];
+
+        while (seq->followers && seq->n_computed == seq->n_prompt - 1)
+            fork_from(s, seq, seq->followers);
+    }
+}
+
 /* ---- Plan: rows --------------------------------------------------------------------------- */
 
 static int32_t rows_left(const fx_seq *seq)
 {
     return seq->n_tokens - seq->n_computed;
+}
+
+/* What a chunk may have: with recurrent state, a leader stops where its followers fork. */
+static int32_t rows_allowed(const fx_sched *s, const fx_seq *seq)
+{
+    bool forks = s->recurrent && seq->followers && seq->n_computed < seq->n_prompt - 1;
+
+    return FX_MIN(forks ? seq->n_prompt - 1 - seq->n_computed : rows_left(seq), s->limits.prefill_chunk);
 }
 
 /* The prompt with the fewest rows left that has no allotment yet. */
@@ -401,7 +535,7 @@ static void allot(fx_sched *s)
     if (head && budget > 0) {
         int32_t share = prompts > 1 ? FX_MAX(budget - budget / 4, 1) : budget;
 
-        head->want = FX_MIN(FX_MIN(share, rows_left(head)), s->limits.prefill_chunk);
+        head->want = FX_MIN(share, rows_allowed(s, head));
         budget -= head->want;
     }
     while (budget > 0) {
@@ -409,11 +543,11 @@ static void allot(fx_sched *s)
 
         if (!seq)
             break;
-        seq->want = FX_MIN(FX_MIN(budget, rows_left(seq)), s->limits.prefill_chunk);
+        seq->want = FX_MIN(budget, rows_allowed(s, seq));
         budget -= seq->want;
     }
     if (head && budget > 0)              /* nobody else needed it */
-        head->want = FX_MIN(FX_MIN(head->want + budget, rows_left(head)), s->limits.prefill_chunk);
+        head->want = FX_MIN(head->want + budget, rows_allowed(s, head));
 }
 
 /* The last in order that holds pages and comes after running[r]; NULL: none. */
@@ -447,6 +581,45 @@ static int32_t reserve(fx_sched *s, int32_t r)
     return FX_MIN(seq->want, seq->n_pages * s->page_tokens - seq->n_computed);
 }
 
+/* Whether someone is likely to fork from this sequence at the end of page i. */
+static bool is_fork(const fx_sched *s, const fx_seq *seq, int32_t i)
+{
+    if (i + 1 == (seq->n_prompt - 1) / s->page_tokens || i + 1 == seq->n_known)
+        return true;
+    for (int32_t r = 0; r < s->n_running; r++) {
+        const fx_seq *o = s->running[r];
+
+        if (o != seq && o->waits && i + 1 == FX_MIN(common_pages(seq, o), pages_to_share(s, o)))
+            return true;
+    }
+    return false;
+}
+
+/* A place for the snapshot at the end of the sequence's page i, or NULL. */
+static uint8_t *snapshot_for(fx_sched *s, fx_seq *seq, int32_t i)
+{
+    uint8_t *snapshot = fx_kv_snapshot_take(s->kv, false);
+    bool of_answer = i * s->page_tokens >= seq->n_prompt;
+
+    if (!snapshot && of_answer && i > 0 && (i - 1) * s->page_tokens >= seq->n_prompt)
+        snapshot = fx_kv_snapshot_detach(s->kv, seq->pages[i - 1]);
+    if (!snapshot && (of_answer || is_fork(s, seq, i)))
+        snapshot = fx_kv_snapshot_take(s->kv, true);
+    return snapshot;
+}
+
+/* Where the next rows' page ends leave their snapshots. */
+static void plan_snapshots(fx_sched *s, fx_seq *seq, int32_t rows)
+{
+    int32_t first = seq->n_computed / s->page_tokens, end = (seq->n_computed + rows) / s->page_tokens;
+
+    if (end > first)
+        key_of(s, seq, end - 1);
+    FX_ASSERT(s->n_snapshots + end - first <= s->most_snapshots);
+    for (int32_t i = first; i < end; i++)
+        s->snapshots[s->n_snapshots++] = snapshot_for(s, seq, i);
+}
+
 static void add_item(fx_sched *s, fx_seq *seq, int32_t rows)
 {
     fx_sched_item *item = &s->items[s->n_items];
@@ -455,7 +628,12 @@ static void add_item(fx_sched *s, fx_seq *seq, int32_t rows)
     *item = (fx_sched_item){ .seq = seq, .n_rows = rows, .logit = -1 };
     s->step_seqs[s->n_items] = (fx_step_seq){
         .row0 = step->n_rows, .n_rows = rows, .pos0 = seq->n_computed, .pages = seq->pages, .adapter = -1,
+        .slot = seq->slot,
     };
+    if (s->recurrent && s->limits.share) {
+        s->step_seqs[s->n_items].snapshots = s->snapshots + s->n_snapshots;
+        plan_snapshots(s, seq, rows);
+    }
     for (int32_t i = 0; i < rows; i++) {
         s->token[step->n_rows + i] = seq->tokens[seq->n_computed + i];
         s->pos[step->n_rows + i] = seq->n_computed + i;
@@ -471,7 +649,7 @@ static void add_item(fx_sched *s, fx_seq *seq, int32_t rows)
 
 const fx_step *fx_sched_plan(fx_sched *s)
 {
-    s->n_items = 0;
+    s->n_items = s->n_snapshots = 0;
     s->step = (fx_step){
         .token = s->token, .pos = s->pos, .seq = s->row_seq, .seqs = s->step_seqs, .logit_rows = s->logit_rows,
         .kv = fx_kv_base(s->kv), .page_bytes = fx_kv_page_bytes(s->kv), .page_tokens = s->page_tokens,
@@ -479,6 +657,9 @@ const fx_step *fx_sched_plan(fx_sched *s)
     admit(s);
     for (int32_t r = 0; r < s->n_running; r++)
         extend(s, s->running[r]);
+    fork_all(s);
+    for (int32_t r = 0; r < s->n_running; r++)
+        drop_behind(s, s->running[r]);
     allot(s);
     for (int32_t r = 0; r < s->n_running; r++) {
         int32_t rows = s->running[r]->want > 0 ? reserve(s, r) : 0;
@@ -491,7 +672,8 @@ const fx_step *fx_sched_plan(fx_sched *s)
 
 /* ---- Commit ---------------------------------------------------------------------------------- */
 
-static void publish_full_pages(fx_sched *s, fx_seq *seq)
+/* The pages that the step completed, with the snapshots it wrote. */
+static void publish_full_pages(fx_sched *s, fx_seq *seq, uint8_t *const *snapshots)
 {
     while (s->limits.share && (seq->n_in_tree + 1) * s->page_tokens <= seq->n_computed) {
         int32_t i = seq->n_in_tree;
@@ -499,37 +681,11 @@ static void publish_full_pages(fx_sched *s, fx_seq *seq)
 
         seq->pages[i] = fx_kv_insert(s->kv, seq->scope, i > 0 ? seq->pages[i - 1] : FX_PAGE_NONE, key,
                                      seq->tokens + (size_t)i * (size_t)s->page_tokens, seq->pages[i]);
+        if (snapshots && *snapshots)
+            fx_kv_snapshot_attach(s->kv, seq->pages[i], *snapshots);
+        snapshots += snapshots != NULL;
         seq->n_in_tree++;
     }
-}
-
-/* Gives a follower the leader's prompt but its last token, which it computes itself for
- * its own row of logits: whole pages are shared, the page of that token is copied.
- * Without a page for the copy it waits like any other. */
-static void fork_from(fx_sched *s, fx_seq *leader, fx_seq *seq)
-{
-    int32_t last = seq->n_prompt - 1, whole = last / s->page_tokens;
-
-    stop_following(s, seq);
-    if (last % s->page_tokens != 0) {
-        fx_page p = fx_kv_take(s->kv);
-
-        if (p == FX_PAGE_NONE) {
-            wait_in_order(s, seq);
-            return;
-        }
-        fx_kv_copy(s->kv, p, leader->pages[whole]);
-        seq->pages[whole] = p;
-    }
-    for (int32_t i = 0; i < whole; i++) {
-        fx_kv_ref(s->kv, leader->pages[i]);
-        seq->pages[i] = leader->pages[i];
-    }
-    seq->n_pages = whole + (last % s->page_tokens != 0);
-    seq->n_computed = last;
-    seq->n_in_tree = s->limits.share ? whole : 0;
-    seq->resumed = true;                 /* what it finds from here on was not found for the prompt */
-    start_running(s, seq);
 }
 
 void fx_sched_commit(fx_sched *s)
@@ -538,8 +694,8 @@ void fx_sched_commit(fx_sched *s)
         fx_seq *seq = s->items[i].seq;
 
         seq->n_computed += s->items[i].n_rows;
-        publish_full_pages(s, seq);
-        while (seq->followers && seq->n_computed >= seq->n_prompt)
+        publish_full_pages(s, seq, s->step_seqs[i].snapshots);
+        while (!s->recurrent && seq->followers && seq->n_computed >= seq->n_prompt)
             fork_from(s, seq, seq->followers);
     }
 }
@@ -551,8 +707,9 @@ static void check_seq(const fx_sched *s, const fx_seq *seq)
     FX_ASSERT(seq->n_computed <= seq->n_tokens && seq->n_tokens <= seq->cap);
     FX_ASSERT(seq->n_computed <= seq->n_pages * s->page_tokens);
     FX_ASSERT(seq->n_in_tree * s->page_tokens <= seq->n_computed);
+    FX_ASSERT((seq->slot != NULL) == s->recurrent && seq->n_behind <= seq->n_pages);
     for (int32_t i = 0; i < seq->n_pages; i++)
-        FX_ASSERT(fx_kv_refs(s->kv, seq->pages[i]) > 0);
+        FX_ASSERT(i < seq->n_behind ? seq->pages[i] == FX_PAGE_NONE : fx_kv_refs(s->kv, seq->pages[i]) > 0);
 }
 
 void fx_sched_check(const fx_sched *s)
@@ -567,7 +724,7 @@ void fx_sched_check(const fx_sched *s)
         check_seq(s, s->running[r]);
     }
     for (const fx_seq *q = s->first; q; q = q->next, n++) {
-        FX_ASSERT(q->state == FX_SEQ_WAITING && q->n_pages == 0 && q->n_computed == 0);
+        FX_ASSERT(q->state == FX_SEQ_WAITING && q->n_pages == 0 && q->n_computed == 0 && !q->slot);
         FX_ASSERT(!q->next || before(q, q->next));
     }
     FX_ASSERT(n == s->n_waiting);

@@ -20,6 +20,16 @@
  * sequence before it is computing the same page, it waits for that.  Further choices of one
  * prompt (fx_sched_follow) wait for the leader's prompt and fork from its pages.
  *
+ * Windows: where no layer reads further back than a window, the pages behind it are let go of
+ * as the sequence grows.
+ *
+ * Recurrent state: a running sequence has a slot (kv.h), which holds the state of exactly its
+ * n_computed tokens.  So a prefix is taken over up to a page end that has a snapshot, which is
+ * copied to the slot; steps are asked to write snapshots on their way: at every page end while
+ * there is room, else where the next request is likely to fork (the prompt's last whole page,
+ * the end of what was known, of what another waits for) and at the newest page of an answer.
+ * Choices of one prompt fork before its last token.
+ *
  * Threads: one owner (the engine's step). */
 #ifndef FX_SCHED_H
 #define FX_SCHED_H
@@ -50,6 +60,9 @@ struct fx_seq {
     bool resumed;             /* was preempted or forked: n_cached is settled */
     bool waits;               /* for a page that another computes */
     int32_t n_pages, n_keys;
+    int32_t n_behind;         /* leading pages that were let go of: FX_PAGE_NONE */
+    int32_t n_known;          /* leading pages found in the tree, though without a snapshot */
+    uint8_t *slot;            /* while it runs, if the model has recurrent state */
     int32_t n_computed;       /* tokens whose state lies in the pages */
     int32_t n_in_tree;        /* leading pages that are in the tree */
     int32_t n_cached;         /* tokens found rather than computed, when first admitted */
@@ -76,6 +89,8 @@ typedef struct fx_sched {
     fx_kv *kv;
     fx_sched_limits limits;
     int32_t page_tokens;
+    int32_t peak_pages;       /* a sequence holds no more at once */
+    bool recurrent;
     fx_seq *first, *last;     /* waiting, in order */
     int32_t n_waiting;
     fx_seq **running;         /* [max_batch] in order */
@@ -85,6 +100,8 @@ typedef struct fx_sched {
     fx_step step;
     int32_t *token, *pos, *row_seq, *logit_rows;
     fx_step_seq *step_seqs;
+    uint8_t **snapshots;      /* [most_snapshots] of the step planned last: one a page end, or NULL */
+    int32_t n_snapshots, most_snapshots;
     uint64_t preemptions;
 } fx_sched;
 
@@ -92,12 +109,15 @@ typedef struct fx_sched {
 fx_status fx_sched_init(fx_sched *s, const fx_mem *mem, fx_kv *kv, const fx_sched_limits *limits, fx_error *err);
 void fx_sched_done(fx_sched *s);
 
-/* The pool must have pages for seq->cap tokens. */
+/* The pool must have pages for seq->cap tokens, see fx_sched_pages. */
 void fx_sched_add(fx_sched *s, fx_seq *seq);
 /* Another choice of leader's prompt; before any plan sees the leader. */
 void fx_sched_follow(fx_sched *s, fx_seq *seq, fx_seq *leader);
 /* In any state; gives back its pages. */
 void fx_sched_remove(fx_sched *s, fx_seq *seq);
+
+/* Pages that a sequence of so many tokens holds at most. */
+int64_t fx_sched_pages(const fx_sched *s, int64_t n_tokens);
 
 const fx_step *fx_sched_plan(fx_sched *s);
 void fx_sched_commit(fx_sched *s);

@@ -3,7 +3,11 @@
  * A page is the concatenation of its layers' parts in layer order, K before V,
  * each part beginning at a multiple of 64 bytes.  A shared layer has no part of
  * its own: it takes the offsets of its source.  A latent layer keeps K only,
- * and its V is a view of the leading columns of K. */
+ * and its V is a view of the leading columns of K.  A model without any such layer
+ * still has pages, of PART_ALIGN bytes: what is known of a prefix hangs on them.
+ *
+ * A slot is the concatenation of the recurrent layers' parts, the convolution's before
+ * the scan's. */
 #include "tensor/rows.h"
 
 #define PART_ALIGN 64
@@ -23,7 +27,7 @@ static size_t take(size_t *at, size_t bytes)
 
 void fx_state_layout(fx_state_table *t)
 {
-    size_t at = 0;
+    size_t at = 0, slot = 0;
 
     FX_ASSERT(t->page_tokens > 0 && t->page_tokens % 32 == 0);
     for (int32_t i = 0; i < t->n_layers; i++) {
@@ -38,8 +42,11 @@ void fx_state_layout(fx_state_table *t)
         case FX_STATE_LATENT:
             l->k_offset = l->v_offset = take(&at, kv_bytes(t, l, l->k_dim));
             break;
-        case FX_STATE_SHARED:
         case FX_STATE_RECURRENT:
+            l->conv_offset = take(&slot, (size_t)l->conv_len * sizeof(float));
+            l->scan_offset = take(&slot, (size_t)l->scan_len * sizeof(float));
+            break;
+        case FX_STATE_SHARED:
         case FX_STATE_NONE:
             l->k_offset = l->v_offset = 0;
             break;
@@ -54,5 +61,30 @@ void fx_state_layout(fx_state_table *t)
         l->k_offset = t->layers[l->source].k_offset;
         l->v_offset = t->layers[l->source].v_offset;
     }
-    t->page_bytes = at;
+    t->page_bytes = FX_MAX(at, (size_t)PART_ALIGN);
+    t->slot_bytes = slot;
+}
+
+int32_t fx_state_window(const fx_state_table *t)
+{
+    int32_t most = 0;
+
+    for (int32_t i = 0; i < t->n_layers; i++) {
+        const fx_state_layer *l = &t->layers[i];
+
+        if (l->kind == FX_STATE_SHARED)              /* reads its source's, through a window of its own */
+            l = &t->layers[l->source];
+        if (l->kind == FX_STATE_FULL || l->kind == FX_STATE_LATENT)
+            return 0;
+        if (l->kind == FX_STATE_WINDOW)
+            most = FX_MAX(most, FX_MAX(l->window, t->layers[i].window));
+    }
+    return most;
+}
+
+int64_t fx_state_low(const fx_state_table *t, int64_t pos)
+{
+    int64_t window = fx_state_window(t);
+
+    return window > 0 ? FX_MAX(pos + 1 - window, 0) : 0;
 }

@@ -6,7 +6,9 @@
  * columns may be added without touching kernels that don't read them.
  *
  * State: layer by layer, what a sequence keeps (DESIGN "kv").  kv and sched see
- * only this table.  A page holds FX 'page_tokens' tokens of all its layers. */
+ * only this table.  A page holds FX 'page_tokens' tokens of all its layers.  What doesn't
+ * grow with the sequence (recurrent layers) lies in a slot, one for each running sequence;
+ * copies of slots as they were at page ends are its snapshots. */
 #ifndef FX_ROWS_H
 #define FX_ROWS_H
 
@@ -19,8 +21,13 @@ typedef uint32_t fx_page;                 /* index into the pool */
 typedef struct fx_step_seq {
     int32_t row0, n_rows;                 /* its rows in the step */
     int32_t pos0;                         /* position of row0; it has pos0 + n_rows tokens afterwards */
-    const fx_page *pages;                 /* page i holds positions [i*page_tokens, (i+1)*page_tokens) */
+    const fx_page *pages;                 /* page i holds positions [i*page_tokens, (i+1)*page_tokens);
+                                             FX_PAGE_NONE: all behind every window */
     int32_t adapter;                      /* -1: none */
+    uint8_t *slot;                        /* recurrent state of the positions before pos0, [slot_bytes],
+                                             read and brought up to its last row; NULL: the model has none */
+    uint8_t *const *snapshots;            /* one for each page end among its rows, in order: where the slot as
+                                             of there is also written, or NULL. NULL: none wanted */
 } fx_step_seq;
 
 typedef struct fx_step {
@@ -49,6 +56,8 @@ typedef struct fx_state_layer {
     int32_t kv_heads, k_dim, v_dim;       /* widths of one head */
     int32_t window, source;               /* WINDOW: positions; SHARED: layer */
     size_t k_offset, v_offset;            /* bytes into a page, 64-byte aligned; set by fx_state_layout */
+    int64_t conv_len, scan_len;           /* RECURRENT: f32 numbers of the convolution's and the scan's state */
+    size_t conv_offset, scan_offset;      /* bytes into a slot, 64-byte aligned; set by fx_state_layout */
 } fx_state_layer;
 
 typedef struct fx_state_table {
@@ -56,12 +65,18 @@ typedef struct fx_state_table {
     fx_state_layer *layers;
     fx_dtype kv_dtype;                    /* F16 or F32 */
     int32_t page_tokens;
-    size_t page_bytes;                    /* set by fx_state_layout */
+    size_t page_bytes;                    /* set by fx_state_layout; never 0 */
+    size_t slot_bytes;                    /* set by fx_state_layout; 0: no layer is recurrent */
 } fx_state_table;
 
-/* Sets offsets and page_bytes from kv_dtype and page_tokens. In a page, for each
+/* Sets offsets, page_bytes and slot_bytes from kv_dtype and page_tokens. In a page, for each
  * kv head of a layer: K as [page_tokens/32][k_dim][32 tokens] (so that 32 keys lie side by
  * side for each component: a lane is a key), V as [page_tokens][v_dim]. */
 void fx_state_layout(fx_state_table *t);
+/* The positions that a sequence's pages must still hold for the row at 'pos' begin here: 0 unless
+ * every layer that has pages sees a window only. */
+int64_t fx_state_low(const fx_state_table *t, int64_t pos);
+/* The largest window if all layers with pages have one, else 0. */
+int32_t fx_state_window(const fx_state_table *t);
 
 #endif

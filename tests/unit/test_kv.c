@@ -194,16 +194,5 @@ TEST(keys_differ_by_model_scope_and_history)
     fx_kv_close(kv2);
 }
 
-TEST(other_kinds_of_state_are_refused_by_name)
-{
-    fx_state_layer layers[2] = { { .kind = FX_STATE_FULL }, { .kind = FX_STATE_WINDOW } };
-    fx_state_table t = { .n_layers = 2, .layers = layers, .page_tokens = 32, .page_bytes = 64 };
-    fx_kv *kv = NULL;
-    fx_error err = { 0 };
-
-    CHECK(fx_kv_open(&kv, &fx_mem_libc, &t, 1, FX_STR(""), &err) == FORNAX_EUNSUP);
-    CHECK(strstr(err.text, "window") && strstr(err.text, "layer 1"));
-    CHECK(kv == NULL);
-}
-
+@@
 FXTEST_MAIN()
