@@ -501,15 +501,18 @@ void fx_kv_slot_drop(fx_kv *kv, uint8_t *slot)
     kv->slots.free_slots[kv->slots.n_free_slots++] = (uint32_t)((size_t)(slot - kv->slots.base) / kv->slot_bytes);
 }
 
-uint8_t *fx_kv_snapshot_take(fx_kv *kv, bool displace)
+uint8_t *fx_kv_snapshot_take(fx_kv *kv, bool likely)
 {
     uint32_t i = fx_slots_take_free(&kv->slots);
 
-    if (i == FX_SNAPSHOT_NONE && displace && kv->slots.n_attached > 0) {
+    if (i == FX_SNAPSHOT_NONE && likely && kv->slots.n_attached > 0) {
         take_snapshot_off(kv, &kv->pages[kv->slots.snapshots[kv->slots.last].page]);
         i = fx_slots_take_free(&kv->slots);
     }
-    return i == FX_SNAPSHOT_NONE ? NULL : fx_slots_snapshot_at(&kv->slots, i);
+    if (i == FX_SNAPSHOT_NONE)
+        return NULL;
+    kv->slots.snapshots[i].likely = likely;
+    return fx_slots_snapshot_at(&kv->slots, i);
 }
 
 void fx_kv_snapshot_drop(fx_kv *kv, uint8_t *snapshot)

@@ -94,9 +94,10 @@ void fx_kv_forget(fx_kv *kv);                   /* frees all cached pages */
 /* A slot, zeroed; asserts that there is one. */
 uint8_t *fx_kv_slot_take(fx_kv *kv);
 void fx_kv_slot_drop(fx_kv *kv, uint8_t *slot);
-/* Where to write a snapshot; NULL: all are in use. 'displace': the least recently used is given up
- * for it. Then attach it to a page of the tree (which keeps the one it has), or drop it. */
-uint8_t *fx_kv_snapshot_take(fx_kv *kv, bool displace);
+/* Where to write a snapshot; NULL: all are in use. For one that is likely to be of use, the least
+ * recently used of a page gives way, those first that weren't likely. Then attach it to a page of
+ * the tree (which keeps the one it has), or drop it. */
+uint8_t *fx_kv_snapshot_take(fx_kv *kv, bool likely);
 void fx_kv_snapshot_drop(fx_kv *kv, uint8_t *snapshot);
 void fx_kv_snapshot_attach(fx_kv *kv, fx_page p, uint8_t *snapshot);
 /* Takes the snapshot off a page; NULL: it has none. */

@@ -55,6 +55,14 @@ static void link_first(fx_slots *s, uint32_t i)
     s->first = i;
 }
 
+static void link_last(fx_slots *s, uint32_t i)
+{
+    s->snapshots[i].next = FX_SNAPSHOT_NONE;
+    s->snapshots[i].prev = s->last;
+    *(s->last == FX_SNAPSHOT_NONE ? &s->first : &s->snapshots[s->last].next) = i;
+    s->last = i;
+}
+
 uint32_t fx_slots_take_free(fx_slots *s)
 {
     uint32_t i = s->free;
@@ -84,7 +92,7 @@ void fx_slots_attach(fx_slots *s, uint32_t i, fx_page page)
     FX_ASSERT(s->snapshots[i].page == FX_PAGE_NONE);
     s->snapshots[i].page = page;
     s->n_attached++;
-    link_first(s, i);
+    (s->snapshots[i].likely ? link_first : link_last)(s, i);
 }
 
 void fx_slots_touch(fx_slots *s, uint32_t i)

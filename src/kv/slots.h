@@ -15,6 +15,7 @@
 typedef struct fx_snapshot {
     fx_page page;                /* it is attached to, or FX_PAGE_NONE */
     uint32_t prev, next;         /* attached: by use, newest first; free: next only */
+    bool likely;                 /* taken for a place where it is likely to be of use */
 } fx_snapshot;
 
 typedef struct fx_slots {
@@ -36,6 +37,7 @@ void fx_slots_done(fx_slots *s);
 uint32_t fx_slots_take_free(fx_slots *s);
 /* Back to the free ones; takes it off its page's list, if it is on one. */
 void fx_slots_give(fx_slots *s, uint32_t snapshot);
+/* One that isn't likely to be of use is displaced before all others, until it is used. */
 void fx_slots_attach(fx_slots *s, uint32_t snapshot, fx_page page);
 void fx_slots_touch(fx_slots *s, uint32_t snapshot);      /* an attached one was used */
 

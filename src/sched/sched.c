@@ -595,29 +595,35 @@ static bool is_fork(const fx_sched *s, const fx_seq *seq, int32_t i)
     return false;
 }
 
-/* A place for the snapshot at the end of the sequence's page i, or NULL. */
-static uint8_t *snapshot_for(fx_sched *s, fx_seq *seq, int32_t i)
+/* A place for a snapshot at the end of the sequence's page i that is likely to be of use; NULL
+ * elsewhere. Of an answer the newest is, and where there is no room it takes the place of the one before. */
+static uint8_t *likely_snapshot(fx_sched *s, fx_seq *seq, int32_t i)
 {
-    uint8_t *snapshot = fx_kv_snapshot_take(s->kv, false);
-    bool of_answer = i * s->page_tokens >= seq->n_prompt;
+    uint8_t *snapshot = NULL;
 
-    if (!snapshot && of_answer && i > 0 && (i - 1) * s->page_tokens >= seq->n_prompt)
-        snapshot = fx_kv_snapshot_detach(s->kv, seq->pages[i - 1]);
-    if (!snapshot && (of_answer || is_fork(s, seq, i)))
-        snapshot = fx_kv_snapshot_take(s->kv, true);
-    return snapshot;
+    if ((i - 1) * s->page_tokens >= seq->n_prompt) {
+        snapshot = fx_kv_snapshot_take(s->kv, false);
+        snapshot = snapshot ? snapshot : fx_kv_snapshot_detach(s->kv, seq->pages[i - 1]);
+    } else if (i * s->page_tokens < seq->n_prompt && !is_fork(s, seq, i)) {
+        return NULL;
+    }
+    return snapshot ? snapshot : fx_kv_snapshot_take(s->kv, true);
 }
 
 /* Where the next rows' page ends leave their snapshots. */
 static void plan_snapshots(fx_sched *s, fx_seq *seq, int32_t rows)
 {
     int32_t first = seq->n_computed / s->page_tokens, end = (seq->n_computed + rows) / s->page_tokens;
+    uint8_t **at = s->snapshots + s->n_snapshots;
 
     if (end > first)
         key_of(s, seq, end - 1);
     FX_ASSERT(s->n_snapshots + end - first <= s->most_snapshots);
     for (int32_t i = first; i < end; i++)
-        s->snapshots[s->n_snapshots++] = snapshot_for(s, seq, i);
+        at[i - first] = likely_snapshot(s, seq, i);
+    for (int32_t i = first; i < end; i++)
+        at[i - first] = at[i - first] ? at[i - first] : fx_kv_snapshot_take(s->kv, false);
+    s->n_snapshots += end - first;
 }
 
 static void add_item(fx_sched *s, fx_seq *seq, int32_t rows)

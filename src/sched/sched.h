@@ -26,8 +26,8 @@
  * Recurrent state: a running sequence has a slot (kv.h), which holds the state of exactly its
  * n_computed tokens.  So a prefix is taken over up to a page end that has a snapshot, which is
  * copied to the slot; steps are asked to write snapshots on their way: at every page end while
- * there is room, else where the next request is likely to fork (the prompt's last whole page,
- * the end of what was known, of what another waits for) and at the newest page of an answer.
+ * there is room, and rather than older ones where the next request is likely to fork (the prompt's last
+ * whole page, the end of what was known or of what another waits for, an answer's newest page).
  * Choices of one prompt fork before its last token.
  *
  * Threads: one owner (the engine's step). */

@@ -1210,16 +1210,132 @@ TEST(memory_of_cgroups)
     CHECK(system(command) == 0);
 }
 
-TEST(other_state_is_refused)
-{
-    rig r;
-    fx_error err = { 0 };
-    fx_engine *e = NULL;
+/* ---- Other kinds of state --------------------------------------------------------------------- */
 
-    REQUIRE(rig_open(&r, 8, 16, manual(4, 64, 0), 64));
-    r.model.layer.kind = FX_STATE_RECURRENT;
-    CHECK(fx_engine_open(&e, &r.config, &err) == FORNAX_EUNSUP && strstr(err.text, "recurrent"));
+static void run_kind(fx_state_kind kind, int32_t window, int64_t snapshots)
+{
+    fornax_engine_options o = manual(16, 64, 0), small = manual(4, 16, 7);
+
+    toy_kind = kind;
+    toy_window = window;
+    run_all_alone();
+    o.snapshot_bytes = small.snapshot_bytes = FX_MAX(64 * snapshots, 1);
+    run_all_together(8, 600, o);
+    run_all_together(8, 40, o);
+    o.prefill_chunk = 1;
+    run_all_together(8, 200, o);
+    run_all_together(1, 3000, small);
+    for (uint32_t seed = 1; seed <= 3; seed++) {
+        random_load(8, 12, o, seed);
+        random_load(4, 60, small, seed);
+        small.no_prefix_cache = (int)seed % 2;
+        random_load(8, 20, small, seed);
+    }
+    for (int n_prompt = 1; n_prompt < 40; n_prompt += 7) {
+        run_choices(n_prompt, 4, 100, true);
+        run_choices(n_prompt, 8, 13, true);
+    }
+    toy_kind = FX_STATE_FULL;
+}
+
+TEST(windows_change_nothing)
+{
+    run_kind(FX_STATE_WINDOW, 1, 0);
+    run_kind(FX_STATE_WINDOW, 20, 0);
+    run_kind(FX_STATE_WINDOW, 1000, 0);
+}
+
+TEST(recurrent_state_changes_nothing)
+{
+    run_kind(FX_STATE_RECURRENT, 0, 1000);
+    run_kind(FX_STATE_RECURRENT, 0, 3);
+    run_kind(FX_STATE_RECURRENT, 0, 0);
+}
+
+/* A sequence longer than the pool: what is behind the window comes back. */
+TEST(a_window_needs_few_pages)
+{
+    int32_t ids[300];
+    fornax_request_options o;
+    gotten g;
+    rig r;
+
+    toy_kind = FX_STATE_WINDOW;
+    toy_window = 20;
+    REQUIRE(rig_open(&r, 8, 9, manual(4, 16, 0), 512));
+    r.model.no_eos = true;
+    CHECK_EQ_I64(fx_engine_context(r.engine), 512);
+    make_prompt(ids, 300, 1);
+    o = asks(ids, 300, 150);
+    run_alone(&r, &o, &g);
+    CHECK(g.status == FORNAX_OK && g.at[0].n == 150);
+    CHECK_EQ_I64(stats_of(&r).pages_used, 0);
     rig_close(&r);
+    toy_kind = FX_STATE_FULL;
+}
+
+/* A prefix is found up to the last page end that has a snapshot, and what is found is said. */
+TEST(recurrent_prefixes)
+{
+    static const struct {
+        int64_t snapshots;
+        int n, branch;                   /* a prompt of n ids, others than the first prompt's from 'branch' on */
+        int cached, again;               /* of that prompt, and of it once more */
+    } rows[] = {
+        { 100, 100, 100, 96, 96 }, { 100, 100, 50, 48, 96 }, { 100, 96, 100, 88, 88 }, { 100, 8, 100, 0, 0 },
+        { 1, 100, 100, 96, 96 },   { 1, 100, 50, 0, 48 },    { 0, 100, 100, 0, 0 },
+    };
+
+    toy_kind = FX_STATE_RECURRENT;
+    for (size_t i = 0; i < FX_COUNT(rows); i++) {
+        fornax_engine_options e = manual(4, 512, 0);
+        fornax_request_options o;
+        int32_t ids[100];
+        gotten g;
+        rig r;
+
+        e.snapshot_bytes = FX_MAX(64 * rows[i].snapshots, 1);
+        REQUIRE(rig_open(&r, 8, 64, e, 512));
+        make_prompt(ids, 100, 1);
+        o = asks(ids, 100, 1);
+        run_alone(&r, &o, &g);
+        for (int k = rows[i].branch; k < rows[i].n; k++)
+            ids[k] = 1 + ids[k] % (TOY_VOCAB - 2);
+        for (int again = 0; again < 2; again++) {
+            int64_t before = r.model.rows;
+
+            o = asks(ids, (size_t)rows[i].n, 1);
+            run_alone(&r, &o, &g);
+            CHECK_EQ_I64(r.model.rows - before, rows[i].n - g.cached);
+            CHECK_EQ_I64(g.cached, again ? rows[i].again : rows[i].cached);
+        }
+        rig_close(&r);
+    }
+    toy_kind = FX_STATE_FULL;
+}
+
+/* With few snapshots, the end of what two prompts share gets one when the second meets it. */
+TEST(recurrent_forks_are_kept)
+{
+    fornax_engine_options e = manual(4, 512, 0);
+    fornax_request_options o;
+    int32_t ids[100];
+    gotten g;
+    rig r;
+
+    toy_kind = FX_STATE_RECURRENT;
+    e.snapshot_bytes = 64 * 3;
+    REQUIRE(rig_open(&r, 8, 64, e, 512));
+    for (int i = 0; i < 3; i++) {
+        make_prompt(ids, 100, 1);
+        for (int k = 60; k < 100; k++)
+            ids[k] = 1 + (k * (i + 3)) % (TOY_VOCAB - 2);
+        o = asks(ids, 100, 1);
+        run_alone(&r, &o, &g);
+        CHECK_EQ_I64(g.cached, i == 0 ? 0 : i == 1 ? 16 : 56);
+    }
+    rig_close(&r);
+    toy_kind = FX_STATE_FULL;
 }
 
 FXTEST_MAIN()

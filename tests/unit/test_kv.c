@@ -194,5 +194,104 @@ TEST(keys_differ_by_model_scope_and_history)
     fx_kv_close(kv2);
 }
 
-@@
+static fx_kv *open_kind(fx_state_kind kind, uint32_t pages)
+{
+    fx_state_layer layers[2] = { { .kind = kind, .window = 6 }, { .kind = FX_STATE_NONE } };
+    fx_state_table t = { .n_layers = 2, .layers = layers, .page_tokens = PT, .page_bytes = 64,
+                         .slot_bytes = kind == FX_STATE_RECURRENT ? 128 : 0 };
+    fx_kv *kv = NULL;
+    fx_error err = { 0 };
+
+    CHECK_OK(fx_kv_open(&kv, &fx_mem_libc, &t, pages, FX_STR("m"), &err), err);
+    return kv;
+}
+
+/* A chain of n pages in the tree, all referred to. */
+static void make_chain(fx_kv *kv, fx_kv_scope *s, int n, fx_page *pages, fx_hash128 *keys)
+{
+    for (int i = 0; i < n; i++) {
+        const int32_t units[PT] = { i, i, i, i };
+
+        keys[i] = fx_kv_key(kv, s, i ? &keys[i - 1] : NULL, units);
+        pages[i] = fx_kv_insert(kv, s, i ? pages[i - 1] : FX_PAGE_NONE, &keys[i], units, fx_kv_take(kv));
+    }
+}
+
+TEST(a_parent_behind_the_window_may_go_first)
+{
+    fx_kv *kv = open_kind(FX_STATE_WINDOW, 4);
+    fx_kv_scope *s = scope(kv, "", "");
+    const int32_t third[PT] = { 2, 2, 2, 2 };
+    fx_page pages[3], taken[2];
+    fx_hash128 keys[3];
+
+    CHECK_EQ_I64(fx_kv_window(kv), 6);
+    make_chain(kv, s, 3, pages, keys);
+    fx_kv_drop(kv, pages[0]);
+    fx_kv_check(kv);
+    CHECK_EQ_I64(fx_kv_room(kv), 2);
+    taken[0] = fx_kv_take(kv);
+    taken[1] = fx_kv_take(kv);                    /* the parent's page */
+    CHECK(taken[1] == pages[0] && fx_kv_take(kv) == FX_PAGE_NONE);
+    fx_kv_check(kv);
+    CHECK(fx_kv_find(kv, s, pages[1], &keys[2], third) == pages[2]);
+    fx_kv_drop(kv, taken[0]);
+    make_chain(kv, s, 1, taken, keys);            /* the same units again: another page of the tree */
+    fx_kv_check(kv);
+    CHECK(fx_kv_find(kv, s, taken[0], &keys[1], (const int32_t[PT]){ 1, 1, 1, 1 }) == FX_PAGE_NONE);
+    fx_kv_drop(kv, taken[0]);
+    fx_kv_drop(kv, taken[1]);
+    fx_kv_drop(kv, pages[2]);
+    fx_kv_drop(kv, pages[1]);
+    fx_kv_forget(kv);
+    fx_kv_check(kv);
+    CHECK_EQ_I64(fx_kv_count(kv).free, 4);
+    fx_kv_scope_leave(kv, s);
+    fx_kv_close(kv);
+}
+
+TEST(snapshots_go_with_their_page_or_give_way)
+{
+    fx_kv *kv = open_kind(FX_STATE_RECURRENT, 8);
+    fx_kv_scope *s = scope(kv, "", "");
+    uint8_t *slot, *snap, *other;
+    fx_page pages[3];
+    fx_hash128 keys[3];
+
+    CHECK(fx_kv_add_slots(kv, 2, 2, NULL) == FORNAX_OK);
+    slot = fx_kv_slot_take(kv);
+    CHECK(slot[0] == 0 && slot[127] == 0);
+    make_chain(kv, s, 3, pages, keys);
+    for (int i = 0; i < 2; i++) {
+        snap = fx_kv_snapshot_take(kv, true);
+        memset(snap, 10 + i, 128);
+        fx_kv_snapshot_attach(kv, pages[i], snap);
+    }
+    fx_kv_check(kv);
+    CHECK(fx_kv_snapshot_take(kv, false) == NULL);
+    fx_kv_snapshot_load(kv, pages[0], slot);      /* page 1's is the least recently used now */
+    CHECK(slot[0] == 10 && slot[127] == 10);
+    snap = fx_kv_snapshot_take(kv, true);
+    CHECK(snap && !fx_kv_has_snapshot(kv, pages[1]) && fx_kv_has_snapshot(kv, pages[0]));
+    fx_kv_snapshot_attach(kv, pages[0], snap);    /* it has one: this goes back */
+    other = fx_kv_snapshot_take(kv, false);
+    CHECK(other != NULL);
+    fx_kv_snapshot_drop(kv, other);
+    other = fx_kv_snapshot_detach(kv, pages[0]);
+    CHECK(other && !fx_kv_has_snapshot(kv, pages[0]) && !fx_kv_snapshot_detach(kv, pages[1]));
+    fx_kv_snapshot_attach(kv, pages[2], other);
+    for (int i = 2; i >= 0; i--)
+        fx_kv_drop(kv, pages[i]);
+    fx_kv_check(kv);
+    CHECK_EQ_I64(fx_kv_snapshots(kv), 1);
+    fx_kv_forget(kv);
+    CHECK_EQ_I64(fx_kv_snapshots(kv), 0);
+    memset(slot, 7, 128);
+    fx_kv_slot_drop(kv, slot);
+    CHECK(fx_kv_slot_take(kv)[5] == 0);
+    fx_kv_check(kv);
+    fx_kv_scope_leave(kv, s);
+    fx_kv_close(kv);
+}
+
 FXTEST_MAIN()

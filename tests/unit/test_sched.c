@@ -7,7 +7,8 @@
 #define CAP 64
 
 static fx_state_layer layer = { .kind = FX_STATE_FULL };
-static const fx_state_table table = { .n_layers = 1, .layers = &layer, .page_tokens = PT, .page_bytes = 64 };
+static fx_state_table table = { .n_layers = 1, .layers = &layer, .page_tokens = PT, .page_bytes = 64 };
+static uint32_t snapshots = 64;
 
 typedef struct bench {
     fx_kv *kv;
@@ -30,6 +31,8 @@ static void open_bench(bench *b, uint32_t pages, int32_t batch, int32_t rows, in
 
     memset(b, 0, sizeof *b);
     CHECK_OK(fx_kv_open(&b->kv, &fx_mem_libc, &table, pages, FX_STR("m"), &err), err);
+    if (table.slot_bytes)
+        CHECK_OK(fx_kv_add_slots(b->kv, (uint32_t)batch, snapshots, &err), err);
     CHECK_OK(fx_sched_init(&b->sched, &fx_mem_libc, b->kv, &limits, &err), err);
     b->scope = fx_kv_scope_join(b->kv, fx_kv_scope_new(&fx_mem_libc, FX_STR(""), FX_STR("")));
 }
@@ -159,7 +162,7 @@ static uint32_t rnd(uint32_t n)
     return (uint32_t)(state >> 33) % n;
 }
 
-TEST(random_use)
+static void use_randomly(void)
 {
     static test_seq t[24];
 
@@ -193,6 +196,43 @@ TEST(random_use)
             fx_sched_remove(&b.sched, &t[i].seq);
         close_bench(&b);
     }
+}
+
+TEST(random_use) { use_randomly(); }
+
+TEST(random_use_with_a_window)
+{
+    layer = (fx_state_layer){ .kind = FX_STATE_WINDOW };
+    for (layer.window = 1; layer.window < 40; layer.window += 6)
+        use_randomly();
+    layer = (fx_state_layer){ .kind = FX_STATE_FULL };
+}
+
+TEST(random_use_with_recurrent_state)
+{
+    layer = (fx_state_layer){ .kind = FX_STATE_RECURRENT };
+    table.slot_bytes = 64;
+    for (snapshots = 0; snapshots < 40; snapshots += 5)
+        use_randomly();
+    layer = (fx_state_layer){ .kind = FX_STATE_FULL };
+    table.slot_bytes = 0;
+}
+
+/* Pages behind the window come back while the sequence runs on: 3 + DIV_UP(window + chunk) at most. */
+TEST(a_window_bounds_the_pages)
+{
+    static test_seq t;
+    bench b;
+
+    layer = (fx_state_layer){ .kind = FX_STATE_WINDOW, .window = 6 };
+    open_bench(&b, 7, 1, 8, 8);
+    CHECK_EQ_I64(fx_sched_pages(&b.sched, CAP), 7);
+    add(&b, &t, 20, 100, 0);
+    while (t.seq.state != FX_SEQ_IDLE && step(&b) > 0)
+        CHECK(t.seq.n_tokens < 30 || t.seq.n_pages - t.seq.n_behind <= 4);
+    CHECK_EQ_I64(t.seq.n_tokens, CAP);
+    close_bench(&b);
+    layer = (fx_state_layer){ .kind = FX_STATE_FULL };
 }
 
 FXTEST_MAIN()

@@ -6,6 +6,10 @@
  * holds the wrong tokens, a stale page or a wrong table shows as a fault, and as other
  * tokens.  With a script, position p is followed by script[p + 1 - n_prompt].
  *
+ * With a window it reads back only so far, and what it reads must hang together.  Recurrent, it
+ * keeps position and hash in the slot too, and makes logits from that; a slot that isn't
+ * as of the row before shows as a fault.
+ *
  * Also: an allocator that counts and fails on demand, a vocabulary, and the gathering of
  * a request's events. */
 #ifndef TOY_MODEL_H
@@ -34,6 +38,7 @@ typedef struct toy {
     int32_t n_script;
     int32_t nan_at;                      /* position whose logits are NaN, or -1 */
     bool no_eos;
+    int32_t window;                      /* 0: reads all */
     int delay_us;
     _Atomic int64_t rows, steps, faults, most_rows, mixed;
     const fx_step *last;
@@ -54,15 +59,36 @@ static inline toy_slot *toy_at(const fx_step *s, const fx_step_seq *q, int32_t p
 
 static inline uint64_t toy_history(toy *t, const fx_step *s, const fx_step_seq *q, int32_t pos)
 {
-    uint64_t h = 1;
+    int32_t low = t->window > 0 && pos + 1 > t->window ? pos + 1 - t->window : 0;
+    uint64_t h = low > 0 ? toy_at(s, q, low)->hash : 1;
 
-    for (int32_t p = 0; p <= pos; p++) {
+    for (int32_t p = low; p <= pos; p++) {
         const toy_slot *slot = toy_at(s, q, p);
 
-        h = toy_mix(h, (uint64_t)slot->token);
+        h = p == low && low > 0 ? h : toy_mix(h, (uint64_t)slot->token);
         t->faults += slot->pos != p || slot->hash != h;
     }
     return h;
+}
+
+/* What a recurrent toy's slot holds: the position of the next row, and the hash of those before. */
+typedef struct toy_state {
+    uint64_t next, hash;
+} toy_state;
+
+static inline void toy_step_slot(toy *t, const fx_step *s, const fx_step_seq *q, int32_t pos, int32_t token)
+{
+    toy_state *state = (toy_state *)(void *)q->slot;
+    uint64_t before = pos > 0 ? state->hash : 1;
+
+    t->faults += state->next != (uint64_t)pos || (pos == 0 && state->hash != 0);
+    *state = (toy_state){ (uint64_t)pos + 1, toy_mix(before, (uint64_t)token) };
+    if (q->snapshots && (pos + 1) % s->page_tokens == 0) {
+        uint8_t *to = q->snapshots[pos / s->page_tokens - q->pos0 / s->page_tokens];
+
+        if (to)
+            memcpy(to, q->slot, t->state.slot_bytes);
+    }
 }
 
 static inline void toy_fill(const toy *t, float *row, int32_t pos, uint64_t h)
@@ -93,6 +119,9 @@ static inline void toy_run(void *user, const fx_step *s)
             toy_slot *slot = toy_at(s, q, pos);
             uint64_t before = pos > 0 ? toy_at(s, q, pos - 1)->hash : 1;
 
+            if (t->state.slot_bytes)
+                toy_step_slot(t, s, q, pos, s->token[row]);
+
             t->faults += s->pos[row] != pos || s->seq[row] != i;
             *slot = (toy_slot){ s->token[row], pos, toy_mix(before, (uint64_t)s->token[row]) };
         }
@@ -101,7 +130,10 @@ static inline void toy_run(void *user, const fx_step *s)
         int32_t row = s->logit_rows[i];
         const fx_step_seq *q = &s->seqs[s->seq[row]];
 
-        toy_fill(t, t->logits + (size_t)i * TOY_VOCAB, s->pos[row], toy_history(t, s, q, s->pos[row]));
+        uint64_t h = toy_history(t, s, q, s->pos[row]);
+
+        t->faults += t->state.slot_bytes && ((toy_state *)(void *)q->slot)->hash != h;
+        toy_fill(t, t->logits + (size_t)i * TOY_VOCAB, s->pos[row], h);
     }
     t->rows += s->n_rows;
     t->steps++;
@@ -121,12 +153,21 @@ static inline float *toy_logits(void *user, int64_t i)
     return ((toy *)user)->logits + i * TOY_VOCAB;
 }
 
+/* Before a rig is opened: what its model keeps. */
+static fx_state_kind toy_kind = FX_STATE_FULL;
+static int32_t toy_window;
+
 static inline void toy_init(toy *t, int32_t page_tokens)
 {
     memset(t, 0, sizeof *t);
     t->layer = (fx_state_layer){ .kind = FX_STATE_FULL, .kv_heads = 1, .k_dim = 1, .v_dim = 1 };
     t->state = (fx_state_table){ .n_layers = 1, .layers = &t->layer, .kv_dtype = FX_F32, .page_tokens = page_tokens,
                                  .page_bytes = (size_t)page_tokens * sizeof(toy_slot) };
+    t->layer.kind = toy_kind;
+    if (toy_kind == FX_STATE_WINDOW)
+        t->window = t->layer.window = toy_window;
+    if (toy_kind == FX_STATE_RECURRENT)
+        t->state.slot_bytes = 64;
     t->nan_at = -1;
     t->logits = malloc(512 * TOY_VOCAB * sizeof *t->logits);
 }
