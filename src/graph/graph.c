@@ -293,7 +293,7 @@ static int count_attrs(fx_opcode code)
 {
     int n = 0;
 
-    for (uint32_t set = fx_op_rows[code].attrs; set; set &= set - 1)
+    for (uint64_t set = fx_op_rows[code].attrs; set; set &= set - 1)
         n++;
     return n;
 }

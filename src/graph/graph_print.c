@@ -215,7 +215,7 @@ static void print_region(printer *p, const fx_region *r, int depth)
 
 static void print_op(printer *p, fx_op *op, int depth)
 {
-    bool typed = fx_op_rows[op->code].attrs & (UINT32_C(1) << FX_A_TYPE);
+    bool typed = fx_op_rows[op->code].attrs & (UINT64_C(1) << FX_A_TYPE);
 
     indent(p, depth);
     for (int i = 0; i < op->n_out; i++) {

@@ -77,3 +77,21 @@ fx_value *fx_nn_attend_(fx_nn *nn, const fx_nn_attn *a, fx_value *q, fx_value *k
                          FX_AI(WINDOW, a->window), FX_AF(SOFTCAP, a->softcap)),
                 .name = scoped(nn, "attn"));
 }
+
+fx_value *fx_nn_route_experts_(fx_nn *nn, const fx_nn_route *r, fx_value *logits, fx_value *bias)
+{
+    return MAKE(nn, FX_OP_ROUTE, FX_IN(logits, bias),
+                FX_ATTRS(FX_AI(TOP, r->top), FX_AI(SCORE, r->score), FX_AI(NORMALIZE, r->normalize),
+                         FX_AI(GROUPS, FX_MAX(r->groups, 1)), FX_AI(TOP_GROUPS, FX_MAX(r->top_groups, 1)),
+                         FX_AI(GROUP_BEST, FX_MAX(r->group_best, 1)), FX_AF(SCALE, r->scale)),
+                .name = scoped(nn, "ffn_routes"));
+}
+
+fx_value *fx_nn_experts_(fx_nn *nn, const fx_nn_expert_set *e, fx_value *x, fx_value *routes)
+{
+    return MAKE(nn, FX_OP_EXPERTS,
+                FX_IN(x, routes, e->gate, e->up, e->down, e->gate_bias, e->up_bias, e->down_bias),
+                FX_ATTRS(FX_AI(EXPERTS, e->n), FX_AI(TOP, e->top), FX_AI(ACT, e->act), FX_AI(LAYOUT, e->layout),
+                         FX_AF(SCALE, e->alpha), FX_AF(LIMIT, e->limit)),
+                .name = scoped(nn, "ffn_experts"));
+}

@@ -40,6 +40,20 @@ typedef struct fx_nn_attn {
     fx_value *inv_freq;          /* f32[rot_dim/2] */
 } fx_nn_attn;
 
+/* The choice of experts (tensor/args.h); groups 0 or 1: none. */
+typedef struct fx_nn_route {
+    int64_t top, score, groups, top_groups, group_best;
+    bool normalize;
+    double scale;                /* of weights */
+} fx_nn_route;
+
+/* Weights of a layer's experts, stacked or one after another; up NULL where gate holds both. */
+typedef struct fx_nn_expert_set {
+    int64_t n, top, act, layout;
+    double alpha, limit;         /* of a clamped activation */
+    fx_value *gate, *up, *down, *gate_bias, *up_bias, *down_bias;
+} fx_nn_expert_set;
+
 #define fx_nn_embed(nn, tokens, table, scale) fx_nn_embed_(FX_NN_HERE(nn), tokens, table, scale)
 #define fx_nn_linear(nn, x, w, bias) fx_nn_linear_(FX_NN_HERE(nn), x, w, bias)
 #define fx_nn_rmsnorm(nn, name, x, w, eps) fx_nn_rmsnorm_(FX_NN_HERE(nn), name, x, w, eps)
@@ -48,6 +62,9 @@ typedef struct fx_nn_attn {
 #define fx_nn_silu(nn, name, x) fx_nn_op1_(FX_NN_HERE(nn), FX_OP_SILU, name, x)
 #define fx_nn_rope(nn, a, name, x) fx_nn_rope_(FX_NN_HERE(nn), a, name, x)
 #define fx_nn_attend(nn, a, q, k, v) fx_nn_attend_(FX_NN_HERE(nn), a, q, k, v)
+#define fx_nn_route_experts(nn, r, logits, bias) fx_nn_route_experts_(FX_NN_HERE(nn), r, logits, bias)
+#define fx_nn_experts(nn, e, x, routes) fx_nn_experts_(FX_NN_HERE(nn), e, x, routes)
+#define fx_nn_sigmoid(nn, name, x) fx_nn_op1_(FX_NN_HERE(nn), FX_OP_SIGMOID, name, x)
 #define fx_nn_gather(nn, name, x, rows) fx_nn_op2_(FX_NN_HERE(nn), FX_OP_GATHER_ROWS, name, x, rows)
 
 fx_value *fx_nn_embed_(fx_nn *nn, fx_value *tokens, fx_value *table, double scale);
@@ -60,5 +77,8 @@ fx_value *fx_nn_op2_(fx_nn *nn, fx_opcode code, const char *name, fx_value *a, f
 fx_value *fx_nn_rope_(fx_nn *nn, const fx_nn_attn *a, const char *name, fx_value *x);
 /* Stores k and v, then attends. */
 fx_value *fx_nn_attend_(fx_nn *nn, const fx_nn_attn *a, fx_value *q, fx_value *k, fx_value *v);
+/* Routes of logits; bias (or NULL) counts for the choice only. */
+fx_value *fx_nn_route_experts_(fx_nn *nn, const fx_nn_route *r, fx_value *logits, fx_value *bias);
+fx_value *fx_nn_experts_(fx_nn *nn, const fx_nn_expert_set *e, fx_value *x, fx_value *routes);
 
 #endif

@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+#include "tensor/args.h"
+
 static bool bad(fx_module *m, const fx_op *op, const char *what)
 {
     fx_module_fail(m, FORNAX_EFORMAT, "%s: %s", fx_opcode_name(op->code), what);
@@ -444,6 +446,85 @@ static bool rule_gate(fx_module *m, fx_op *op)
     if (!fx_type_eq(a, b))
         return bad(m, op, "both weights must be of one type");
     return set_out(op, 0, fx_type2(FX_F32, x->dim[0], a->dim[0]));
+}
+
+/* ---- Mixtures of experts -------------------------------------------------------------------------------- */
+
+#define MAX_EXPERTS (1 << 16)
+
+static bool is_float_vec(const fx_type *t, int64_t n)
+{
+    return is_vec(t, fx_dim_of(n)) && t->dtype < FX_DTYPE_COUNT && fx_dtype_is_float(t->dtype);
+}
+
+static bool rule_route(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *bias = in_type(op, 1);
+    int64_t top = fx_op_i(op, FX_A_TOP), groups = fx_op_i(op, FX_A_GROUPS), kept = fx_op_i(op, FX_A_TOP_GROUPS), n;
+
+    if (!is_rows(x, FX_F32) || !fx_dim_is_static(x->dim[1]) || x->dim[1].n < 1 || x->dim[1].n > MAX_EXPERTS)
+        return bad(m, op, "expected f32 rows of logits");
+    n = x->dim[1].n;
+    if (groups < 1 || groups > FX_MAX_GROUPS || n % groups || kept < 1 || kept > groups ||
+        fx_op_i(op, FX_A_GROUP_BEST) < 1 || fx_op_i(op, FX_A_GROUP_BEST) > n)
+        return bad(m, op, "experts must be whole groups, of which some are kept");
+    if (top < 1 || top > n / groups * kept)
+        return bad(m, op, "top must be at least 1 and at most the experts of the groups that are kept");
+    if (bias && !is_float_vec(bias, n))
+        return bad(m, op, "bias must be a vector of floats, one for each expert");
+    if (fx_op_i(op, FX_A_SCORE) < 0 || fx_op_i(op, FX_A_SCORE) > FX_ROUTE_SOFTMAX_TOP ||
+        !isfinite(fx_op_f(op, FX_A_SCALE)))
+        return bad(m, op, "no such score, or scale isn't a finite number");
+    return set_out(op, 0, fx_type2(FX_F32, x->dim[0], fx_dim_of(2 * top)));
+}
+
+/* Weights of n experts as [n, rows, cols] or [n * rows, cols]; turned: [n, cols, rows]. */
+static bool expert_matrix(const fx_type *t, int64_t n, bool turned, int64_t *rows, int64_t *cols)
+{
+    for (int i = 0; i < t->rank; i++) {
+        if (!fx_dim_is_static(t->dim[i]) || t->dim[i].n < 1)
+            return false;
+    }
+    if (!is_weight_dtype(t->dtype) || (t->rank != 3 && (t->rank != 2 || turned)))
+        return false;
+    *rows = t->rank == 3 ? t->dim[turned ? 2 : 1].n : t->dim[0].n / n;
+    *cols = t->dim[turned ? 1 : t->rank - 1].n;
+    return t->rank == 3 ? t->dim[0].n == n : t->dim[0].n % n == 0 && *rows > 0;
+}
+
+/* A bias of each expert: [n, rows]. */
+static bool expert_bias_fits(const fx_type *t, int64_t n, int64_t rows)
+{
+    return !t || (t->rank == 2 && t->dtype < FX_DTYPE_COUNT && fx_dtype_is_float(t->dtype) &&
+                  fx_dim_eq(t->dim[0], fx_dim_of(n)) && fx_dim_eq(t->dim[1], fx_dim_of(rows)));
+}
+
+static bool rule_experts(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *routes = in_type(op, 1), *up = in_type(op, 3);
+    int64_t n = fx_op_i(op, FX_A_EXPERTS), top = fx_op_i(op, FX_A_TOP), layout = fx_op_i(op, FX_A_LAYOUT);
+    int64_t gate_rows, gate_cols, up_rows, up_cols, rows, cols;
+    bool turned = layout == FX_EXPERTS_TRANSPOSED;
+
+    if (n < 1 || n > MAX_EXPERTS || top < 1 || top > n || layout < 0 || layout > FX_EXPERTS_TRANSPOSED ||
+        fx_op_i(op, FX_A_ACT) < 0 || fx_op_i(op, FX_A_ACT) > FX_GLU_CLAMPED ||
+        !isfinite(fx_op_f(op, FX_A_SCALE)) || !in_range(fx_op_f(op, FX_A_LIMIT), 0, 1e30))
+        return bad(m, op, "experts, top, layout, act, scale or limit out of range");
+    if (!is_rows(x, FX_F32) || !is_rows(routes, FX_F32) || !same_dim(x->dim[0], routes->dim[0]) ||
+        !fx_dim_eq(routes->dim[1], fx_dim_of(2 * top)))
+        return bad(m, op, "expected f32 rows and as many routes of 2 * top columns");
+    if (!up != (layout != FX_EXPERTS_APART))
+        return bad(m, op, "up is an operand where gate and up lie apart, and only there");
+    if (!expert_matrix(in_type(op, 2), n, turned, &gate_rows, &gate_cols) ||
+        !expert_matrix(in_type(op, 4), n, turned, &rows, &cols) ||
+        (up && (!expert_matrix(up, n, false, &up_rows, &up_cols) || up_rows != gate_rows || up_cols != gate_cols)))
+        return bad(m, op, "expected weights of as many experts");
+    if (!fx_dim_eq(x->dim[1], fx_dim_of(gate_cols)) || cols * (up ? 1 : 2) != gate_rows)
+        return bad(m, op, "gate must fit x, down what gate and up make");
+    if (!expert_bias_fits(in_type(op, 5), n, gate_rows) || !expert_bias_fits(in_type(op, 7), n, rows) ||
+        (in_type(op, 6) && (!up || !expert_bias_fits(in_type(op, 6), n, gate_rows))))
+        return bad(m, op, "biases must be floats [experts, rows of the weight]");
+    return set_out(op, 0, fx_type2(FX_F32, x->dim[0], fx_dim_of(rows)));
 }
 
 /* ---- The sequence's state ------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@ static const fx_kernel_set *const sets[] = {
     &fx_kernels_ref_rope,
     &fx_kernels_ref_attend,
     &fx_kernels_ref_map,
+    &fx_kernels_experts,
 #if defined(__x86_64__)
     &fx_kernels_rowops_avx2,
     &fx_kernels_attend_avx2,

@@ -29,6 +29,13 @@ typedef enum fx_kernel_op {
     FX_K_CLAMP, FX_K_SIGMOID, FX_K_TANH,
     FX_K_SWIGLU,       /* fx_map_args: silu(a) * b */
     FX_K_SOFTMAX,      /* fx_softmax_args     task: a row        */
+    FX_K_ROUTE,        /* fx_route_args       task: a row        */
+    FX_K_DISPATCH,     /* fx_dispatch_args    one task           */
+    FX_K_SLOTS,        /* fx_slots_args       task: a slot       */
+    FX_K_EXPERT_MATMUL, /* fx_expert_matmul_args  see tasks()    */
+    FX_K_GLU,          /* fx_glu_args         task: a row        */
+    FX_K_COMBINE,      /* fx_combine_args     task: a row        */
+    FX_K_MUL_ROWS,     /* fx_map_args: a * b, b of one column    */
     FX_K_OPS
 } fx_kernel_op;
 

@@ -27,6 +27,13 @@ static const char *const launch_names[FX_L_OPS] = {
     [FX_L_TANH] = "tanh",
     [FX_L_SWIGLU] = "swiglu",
     [FX_L_SOFTMAX] = "softmax",
+    [FX_L_ROUTE] = "route",
+    [FX_L_DISPATCH] = "dispatch",
+    [FX_L_SLOTS] = "slots",
+    [FX_L_EXPERT_MATMUL] = "expert_matmul",
+    [FX_L_GLU] = "glu",
+    [FX_L_COMBINE] = "combine",
+    [FX_L_MUL_ROWS] = "mul_rows",
 };
 
 /* ---- Layout --------------------------------------------------------------------------- */
@@ -145,7 +152,7 @@ static void print_ref(const fx_plan *p, const fx_ref *r, fx_buf *out)
         fx_buf_printf(out, "%.*s", FX_STR_ARG(w->name));
         if (w->use != FX_USE_VECTOR)
             fx_buf_printf(out, "[%lld,%lld]", (long long)w->rows, (long long)w->cols);
-        for (int32_t i = 0; i < w->n_src; i++)
+        for (int32_t i = 0; i < w->n_src && !w->experts; i++)
             print_part(&w->part[i], out);
         if (w->paired)
             fx_buf_puts(out, " paired");
@@ -226,6 +233,9 @@ static void print_args(const fx_launch *l, fx_buf *out)
     case FX_L_CLAMP:
         put(out, "limit", l->args.map.alpha);
         break;
+    case FX_L_ROUTE:
+        fx_buf_printf(out, " top=%d/%d", l->args.route.top, l->args.route.experts);
+        break;
     case FX_L_SCALE:
         put(out, "factor", l->args.map.alpha);
         break;
@@ -278,6 +288,13 @@ static const slots_row slots[FX_L_OPS] = {
     [FX_L_TANH] = { 1, 0, 1, 0 },
     [FX_L_SWIGLU] = { 1 | 2, 0, 1, 0 },
     [FX_L_SOFTMAX] = { 1, 0, 1, 0 },
+    [FX_L_ROUTE] = { 1, 2, 1, 0 },
+    [FX_L_DISPATCH] = { 1, 0, 1, 0 },
+    [FX_L_SLOTS] = { 1 | 2, 0, 1, 0 },
+    [FX_L_EXPERT_MATMUL] = { 1 | 2 | 8, 4, 1, 0 },
+    [FX_L_GLU] = { 1, 2, 1, 0 },
+    [FX_L_COMBINE] = { 1 | 2 | 4, 0, 1, 0 },
+    [FX_L_MUL_ROWS] = { 1 | 2, 0, 1, 0 },
 };
 
 static void check_ref(const fx_plan *p, const fx_ref *r, int32_t launch)
@@ -312,9 +329,10 @@ static void check_slots(const fx_plan *p, const fx_ref *r, size_t n, uint8_t nee
 
 static void check_weight(const fx_plan_weight *w)
 {
-    FX_ASSERT(w->n_src >= 1 && w->n_src <= FX_PLAN_MAX_SRC);
-    FX_ASSERT(!w->paired || (w->n_src == 2 && w->use == FX_USE_MATMUL));
-    for (int32_t i = 0; i < w->n_src; i++)
+    FX_ASSERT(w->n_src >= 1 && (w->experts ? w->expert_src != NULL : w->n_src <= FX_PLAN_MAX_SRC));
+    FX_ASSERT(!w->paired || ((w->experts || w->n_src == 2) && w->use == FX_USE_MATMUL));
+    FX_ASSERT(!w->experts || w->rows % w->experts == 0);
+    for (int32_t i = 0; i < w->n_src && !w->experts; i++)
         FX_ASSERT(!w->part[i].rows || (w->part[i].run >= 1 && w->part[i].stride >= w->part[i].run &&
                                        w->part[i].start >= 0));
     FX_ASSERT(w->rows >= 1 && w->cols >= 1 && (!w->q8 || w->use == FX_USE_MATMUL));
@@ -334,6 +352,11 @@ static void check_widths(const fx_plan *p, const fx_launch *l)
         check_width(p, &l->in[0], l->args.matmul.k);
         check_width(p, &l->in[3], l->args.matmul.n);
         check_width(p, &l->out[0], l->args.matmul.n);
+        FX_ASSERT(p->bufs[l->in[0].index].q8 == p->weights[l->in[1].index].q8);
+        break;
+    case FX_L_EXPERT_MATMUL:
+        check_width(p, &l->in[0], l->args.experts.m.k * l->args.experts.top);
+        check_width(p, &l->out[0], l->args.experts.m.n * l->args.experts.top);
         FX_ASSERT(p->bufs[l->in[0].index].q8 == p->weights[l->in[1].index].q8);
         break;
     case FX_L_RMSNORM:

@@ -55,6 +55,10 @@ typedef struct fx_plan_weight {
     bool q8;                     /* MATMUL: activations come quantized */
     fx_dtype dtype;              /* to hold it in; FX_DTYPE_COUNT: as stored (all src alike) */
     int64_t rows, cols;          /* of all sources together / of each row */
+    int32_t experts;             /* MATMUL: so many matrices of rows / experts rows; 0: one */
+    fx_str *expert_src;          /* of experts, instead of src: [n_src], a stacked tensor or one for each; paired
+                                  * apart: those of gate, then those of up */
+    fx_expert_layout layout;
 } fx_plan_weight;
 
 typedef struct fx_plan_const {   /* f32 vector computed at compile (rope frequencies) */
@@ -83,6 +87,13 @@ typedef enum fx_launch_op {
     FX_L_CLAMP, FX_L_SIGMOID, FX_L_TANH,
     FX_L_SWIGLU,       /* a, [b]                                            y              */
     FX_L_SOFTMAX,      /* x                                                 y              */
+    FX_L_ROUTE,        /* logits, [bias]                                    routes         */
+    FX_L_DISPATCH,     /* routes                                            table          */
+    FX_L_SLOTS,        /* x, table                                          y or q8        */
+    FX_L_EXPERT_MATMUL, /* x or q8, w, [bias], table                        y              */
+    FX_L_GLU,          /* gate, [up]                                        y              */
+    FX_L_COMBINE,      /* x, routes, table                                  y              */
+    FX_L_MUL_ROWS,     /* a, b                                              y              */
     FX_L_OPS
 } fx_launch_op;
 
@@ -103,6 +114,12 @@ typedef struct fx_launch {
         fx_gather_args gather;
         fx_map_args map;
         fx_softmax_args softmax;
+        fx_route_args route;
+        fx_dispatch_args dispatch;
+        fx_slots_args slots;
+        fx_expert_matmul_args experts;
+        fx_glu_args glu;
+        fx_combine_args combine;
     } args;
 } fx_launch;
 

@@ -17,7 +17,9 @@ static unsigned row_operands(const fx_op *op)
     case FX_OP_ADD:
     case FX_OP_MUL:
     case FX_OP_SWIGLU:
+    case FX_OP_EXPERTS:
         return 1 | 2;
+    case FX_OP_ROUTE:
     case FX_OP_SCALE:
     case FX_OP_SILU:
     case FX_OP_GELU:

@@ -59,6 +59,10 @@ static void hold_block(fx_graph *g, fx_dtype_mode mode, fx_block *b, int64_t *ch
     for (fx_op *op = b->first; op && !g->module->failed; op = op->next) {
         if (op->code == FX_OP_MATMUL || (op->code == FX_OP_EMBED && (mode == FX_MODE_BF16 || mode == FX_MODE_F16)))
             hold(g, mode, op, 1, changes);
+        for (int i = 2; op->code == FX_OP_EXPERTS && i <= 4; i++) {
+            if (fx_op_in(op, i))
+                hold(g, mode, op, i, changes);
+        }
         for (int i = 0; i < op->n_regions; i++)
             hold_block(g, mode, op->regions[i]->first, changes);
     }

@@ -508,6 +508,218 @@ static fx_status lower_product(lower *l, fx_op *op)
     return push(l, &n);
 }
 
+/* ---- Experts: one op, several launches ---- */
+
+static fx_status lower_route(lower *l, fx_op *op)
+{
+    fx_launch n = launch_of(l, op, FX_L_ROUTE, &op->out[0]);
+    fx_route_args *a = &n.args.route;
+
+    FX_TRY(row_ref(l, op, 0, &n.in[0]));
+    FX_TRY(vector_ref(l, op, fx_op_in(op, 1), &n.in[1]));
+    FX_TRY(new_place(l, &op->out[0]));
+    n.out[0] = buf_ref(l, &op->out[0]);
+    a->experts = (int32_t)fx_op_in(op, 0)->type.dim[1].n;
+    a->top = (int32_t)fx_op_i(op, FX_A_TOP);
+    a->groups = (int32_t)fx_op_i(op, FX_A_GROUPS);
+    a->top_groups = (int32_t)fx_op_i(op, FX_A_TOP_GROUPS);
+    a->group_best = (int32_t)fx_op_i(op, FX_A_GROUP_BEST);
+    a->score = (fx_route_score)fx_op_i(op, FX_A_SCORE);
+    a->normalize = fx_op_i(op, FX_A_NORMALIZE) != 0;
+    a->scale = (float)fx_op_f(op, FX_A_SCALE);
+    return push(l, &n);
+}
+
+/* What the launches of one experts op share. */
+typedef struct experts {
+    fx_op *op;
+    fx_rows_of rows;
+    int32_t n, top;
+    int64_t dim, ffn, out;       /* columns of x, of what down multiplies, of y */
+    fx_ref table;
+} experts;
+
+/* A buffer that is no value's. */
+static fx_status inner_buf(lower *l, fx_rows_of rows, int64_t cols, bool q8, fx_ref *out)
+{
+    fx_plan_buf buf = { .rows = rows, .cols = cols, .q8 = q8 };
+
+    *out = (fx_ref){ FX_REF_BUF, (int32_t)l->bufs.n, 0 };
+    return FX_VEC_PUSH(&l->bufs, l->mem, buf) && FX_VEC_PUSH(&l->in_buf, l->mem, NULL) ? FORNAX_OK : no_memory(l);
+}
+
+static fx_launch expert_launch(lower *l, const experts *e, fx_launch_op code)
+{
+    return (fx_launch){ .op = code, .rows = e->rows, .layer = -1, .origin = keep(l, fx_op_label(e->op)) };
+}
+
+/* Slots of x (or what is in slots already) as f32 or rounded. */
+static fx_status push_slots(lower *l, const experts *e, fx_ref x, bool x_slots, int64_t dim, bool q8, fx_ref *out)
+{
+    fx_launch n = expert_launch(l, e, FX_L_SLOTS);
+
+    if (x_slots && !q8) {
+        *out = x;
+        return FORNAX_OK;
+    }
+    FX_TRY(inner_buf(l, e->rows, dim * e->top, q8, out));
+    n.in[0] = x;
+    n.in[1] = e->table;
+    n.out[0] = *out;
+    n.args.slots.dim = dim;
+    n.args.slots.experts = e->n;
+    n.args.slots.top = e->top;
+    n.args.slots.x_slots = x_slots;
+    return push(l, &n);
+}
+
+/* The tensors of v, one of each expert or one for all, are added to w. */
+static fx_status expert_sources(lower *l, const experts *e, const fx_value *v, fx_plan_weight *w)
+{
+    fx_op *op = v->def;
+
+    if (op && op->code == FX_OP_CAST)
+        w->dtype = v->type.dtype, op = fx_op_in(op, 0)->def;
+    if (!op || (op->code != FX_OP_CONCAT && op->code != FX_OP_WEIGHT))
+        return unsupported(l, e->op, "weights that aren't tensors of the file");
+    for (int i = 0; i < (op->code == FX_OP_CONCAT ? op->n_in : 1); i++) {
+        const fx_op *t = op->code == FX_OP_CONCAT ? fx_arg_of(op, i, FX_OP_WEIGHT) : op;
+        fx_str name;
+
+        if (!t || w->n_src >= 2 * e->n)
+            return unsupported(l, e->op, "weights that aren't a tensor of each expert");
+        name = fx_op_attr(t, FX_A_NAME)->u.s;
+        w->expert_src[w->n_src++] = name.n ? name : t->out[0].name;
+    }
+    return FORNAX_OK;
+}
+
+/* Weights of all experts, 'rows' of 'cols' each; b: up, paired with gate. Halves are paired too. */
+static fx_status expert_weight(lower *l, const experts *e, const fx_value *a, const fx_value *b, bool paired, bool q8,
+                               int64_t rows, int64_t cols, fx_ref *out)
+{
+    fx_plan_weight w = { .use = FX_USE_MATMUL, .q8 = q8, .paired = paired, .dtype = FX_DTYPE_COUNT, .experts = e->n,
+                         .rows = rows * e->n, .cols = cols,
+                         .layout = (fx_expert_layout)fx_op_i(e->op, FX_A_LAYOUT) };
+
+    w.expert_src = FX_ARENA_NEWN(l->arena, fx_str, (size_t)e->n * 2);
+    if (!w.expert_src)
+        return no_memory(l);
+    FX_TRY(expert_sources(l, e, a, &w));
+    if (w.n_src != 1 && w.n_src != e->n)
+        return unsupported(l, e->op, "weights that aren't a tensor of each expert");
+    if (b) {
+        int32_t half = w.n_src;
+
+        FX_TRY(expert_sources(l, e, b, &w));
+        if (w.n_src != 2 * half)
+            return unsupported(l, e->op, "gate and up in different forms");
+    }
+    w.name = keep(l, a->name.n ? a->name : w.expert_src[0]);
+    for (int32_t i = 0; i < w.n_src; i++)
+        w.expert_src[i] = keep(l, w.expert_src[i]);
+    *out = (fx_ref){ FX_REF_WEIGHT, (int32_t)l->weights.n, 0 };
+    return FX_VEC_PUSH(&l->weights, l->mem, w) && !l->no_memory ? FORNAX_OK : no_memory(l);
+}
+
+/* out = slots x times weights; rows: of each expert, pairs counted twice. */
+static fx_status push_product(lower *l, const experts *e, fx_ref x, fx_value *a, fx_value *b, fx_value *bias, bool paired,
+                              bool q8, int64_t rows, int64_t cols, fx_ref *out)
+{
+    fx_launch n = expert_launch(l, e, FX_L_EXPERT_MATMUL);
+
+    n.in[0] = x;
+    FX_TRY(expert_weight(l, e, a, b, paired, q8, rows, cols, &n.in[1]));
+    FX_TRY(vector_ref(l, e->op, bias, &n.in[2]));
+    n.in[3] = e->table;
+    n.args.experts.m.n = paired ? rows / 2 : rows;
+    n.args.experts.m.k = cols;
+    n.args.experts.m.epi.scale = 1;
+    n.args.experts.experts = e->n;
+    n.args.experts.top = e->top;
+    FX_TRY(inner_buf(l, e->rows, n.args.experts.m.n * e->top, false, out));
+    n.out[0] = *out;
+    return push(l, &n);
+}
+
+static bool is_rounded(const experts *e, const fx_value *w)
+{
+    return fx_op_i(e->op, FX_A_Q8) && fx_dtype_is_quant(w->type.dtype);
+}
+
+/* h = act(gate x, up x) in slots. */
+static fx_status push_gated(lower *l, const experts *e, fx_ref x, fx_ref *out)
+{
+    fx_value *gate = fx_op_in(e->op, 2), *up = fx_op_in(e->op, 3), *bias = fx_op_in(e->op, 5);
+    bool q8 = is_rounded(e, gate), up_q8 = up ? is_rounded(e, up) : q8;
+    fx_ref xs, up_xs;
+    fx_launch n = expert_launch(l, e, FX_L_GLU);
+
+    FX_TRY(push_slots(l, e, x, false, e->dim, q8, &xs));
+    if (fx_op_i(e->op, FX_A_ACT) == FX_GLU_SILU && !bias && !fx_op_in(e->op, 6) &&
+        (!up || up->type.dtype == gate->type.dtype))
+        return push_product(l, e, xs, gate, up, NULL, true, q8, 2 * e->ffn, e->dim, out);
+    FX_TRY(push_product(l, e, xs, gate, NULL, bias, false, q8, up ? e->ffn : 2 * e->ffn, e->dim, &n.in[0]));
+    if (up) {
+        up_xs = xs;
+        if (up_q8 != q8)
+            FX_TRY(push_slots(l, e, x, false, e->dim, up_q8, &up_xs));
+        FX_TRY(push_product(l, e, up_xs, up, NULL, fx_op_in(e->op, 6), false, up_q8, e->ffn, e->dim, &n.in[1]));
+    }
+    FX_TRY(inner_buf(l, e->rows, e->ffn * e->top, false, out));
+    n.out[0] = *out;
+    n.args.glu = (fx_glu_args){ .dim = e->ffn, .slots = e->top, .act = (fx_glu_act)fx_op_i(e->op, FX_A_ACT),
+                                .interleaved = fx_op_i(e->op, FX_A_LAYOUT) == FX_EXPERTS_TRANSPOSED,
+                                .alpha = (float)fx_op_f(e->op, FX_A_SCALE),
+                                .limit = (float)fx_op_f(e->op, FX_A_LIMIT) };
+    return push(l, &n);
+}
+
+static fx_status push_combine(lower *l, const experts *e, fx_ref x, fx_ref routes)
+{
+    fx_launch n = expert_launch(l, e, FX_L_COMBINE);
+
+    n.in[0] = x;
+    n.in[1] = routes;
+    n.in[2] = e->table;
+    FX_TRY(new_place(l, &e->op->out[0]));
+    n.out[0] = buf_ref(l, &e->op->out[0]);
+    n.args.combine.dim = e->out;
+    n.args.combine.experts = e->n;
+    n.args.combine.top = e->top;
+    return push(l, &n);
+}
+
+static fx_status lower_experts(lower *l, fx_op *op)
+{
+    experts e = { .op = op, .n = (int32_t)fx_op_i(op, FX_A_EXPERTS), .top = (int32_t)fx_op_i(op, FX_A_TOP) };
+    fx_value *gate = fx_op_in(op, 2), *down = fx_op_in(op, 4);
+    bool turned = fx_op_i(op, FX_A_LAYOUT) == FX_EXPERTS_TRANSPOSED;
+    fx_launch n;
+    fx_ref x, routes, h;
+
+    e.dim = fx_op_in(op, 0)->type.dim[1].n;
+    e.out = op->out[0].type.dim[1].n;
+    e.ffn = turned ? down->type.dim[1].n : fx_type_last(&down->type).n;
+    if (!rows_of(&op->out[0].type, &e.rows))
+        return unsupported(l, op, "rows that aren't the step's");
+    if (turned && (fx_dtype_is_quant(gate->type.dtype) || fx_dtype_is_quant(down->type.dtype)))
+        return unsupported(l, op, "transposed weights of a quantized type");
+    FX_TRY(row_ref(l, op, 0, &x));
+    FX_TRY(row_ref(l, op, 1, &routes));
+    n = expert_launch(l, &e, FX_L_DISPATCH);
+    FX_TRY(inner_buf(l, e.rows, fx_experts_table_cols(e.n, e.top), false, &e.table));
+    n.in[0] = routes;
+    n.out[0] = e.table;
+    n.args.dispatch.experts = e.n;
+    n.args.dispatch.top = e.top;
+    FX_TRY(push(l, &n));
+    FX_TRY(push_gated(l, &e, x, &h));
+    FX_TRY(push_slots(l, &e, h, true, e.ffn, is_rounded(&e, down), &x));
+    FX_TRY(push_product(l, &e, x, down, NULL, fx_op_in(op, 7), false, is_rounded(&e, down), e.out, e.ffn, &h));
+    return push_combine(l, &e, h, routes);
+}
+
 /* q' over q unless k or v lie there too; a store alone (no rotation was fused) isn't a kernel. */
 static fx_status lower_rope_store(lower *l, fx_op *op)
 {
@@ -576,6 +788,33 @@ static const struct { fx_opcode op; fx_launch_op launch; } maps[] = {
     { FX_OP_SWIGLU, FX_L_SWIGLU },
 };
 
+/* A factor for each row: [rows, 1] against [rows, n]. */
+static fx_status lower_mul_rows(lower *l, fx_op *op, int factor)
+{
+    fx_value *x = fx_op_in(op, 1 - factor), *y = &op->out[0];
+    fx_launch n = launch_of(l, op, FX_L_MUL_ROWS, y);
+
+    FX_TRY(row_ref(l, op, 1 - factor, &n.in[0]));
+    FX_TRY(row_ref(l, op, factor, &n.in[1]));
+    FX_TRY(place_over(l, y, x));
+    n.out[0] = buf_ref(l, y);
+    n.args.map.dim = place_of(l, y)->cols;
+    return push(l, &n);
+}
+
+/* Which operand of a product is one column of the other's rows; -1: none. */
+static int row_factor(const fx_op *op)
+{
+    for (int i = 0; op->code == FX_OP_MUL && i < 2; i++) {
+        const fx_type *f = &fx_op_in(op, i)->type, *y = &op->out[0].type;
+
+        if (f->rank == 2 && y->rank == 2 && fx_dim_eq(f->dim[0], y->dim[0]) && fx_dim_eq(f->dim[1], fx_dim_of(1)) &&
+            !fx_dim_eq(y->dim[1], fx_dim_of(1)) && fx_type_eq(&fx_op_in(op, 1 - i)->type, y))
+            return i;
+    }
+    return -1;
+}
+
 /* Elementwise over rows; in place of either operand. A rows' op with one row isn't a kernel. */
 static fx_status lower_map(lower *l, fx_op *op)
 {
@@ -585,6 +824,8 @@ static fx_status lower_map(lower *l, fx_op *op)
 
     if (fx_value_is_const(y))
         return unsupported(l, op, "arithmetic on weights");
+    if (row_factor(op) >= 0)
+        return lower_mul_rows(l, op, row_factor(op));
     while (maps[i].op != op->code)
         i++;
     n = launch_of(l, op, maps[i].launch, y);
@@ -689,6 +930,8 @@ static const lower_fn lowerings[FX_OP_COUNT] = {
     [FX_OP_TANH] = lower_map,
     [FX_OP_SWIGLU] = lower_map,
     [FX_OP_SOFTMAX] = lower_softmax,
+    [FX_OP_ROUTE] = lower_route,
+    [FX_OP_EXPERTS] = lower_experts,
     [FX_OP_SLICE] = lower_slice,
     [FX_OP_RESHAPE] = lower_reshape,
     [FX_OP_OUTPUT] = lower_output,

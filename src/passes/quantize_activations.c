@@ -5,6 +5,7 @@
  * Why:       integer dot products are several times as fast as unpacking weights to floats.
  * Preserves: not values: this is where activations are rounded, and it stands in the graph.
  *            In exact mode weights are f32 by now, so nothing is.
+ *            Experts round inside: their attribute q8 says so.
  * All readers of x share one quant. */
 #include "passes/passes.h"
 
@@ -20,9 +21,28 @@ static fx_value *quant_of(fx_graph *g, fx_value *x, fx_op *reader)
     return FX_OP1(g->module, QUANT, FX_IN(x), FX_NOATTR, .name = fx_str_of(name));
 }
 
+/* Lets the quantized ones among its weights have rounded activations. */
+static fx_value *mark_experts(fx_op *op)
+{
+    bool quant = false;
+
+    for (int i = 2; i <= 4; i++)
+        quant |= fx_op_in(op, i) && fx_dtype_is_quant(fx_op_in(op, i)->type.dtype);
+    if (!quant || fx_op_i(op, FX_A_Q8))
+        return NULL;
+    for (int i = 0; i < op->n_attrs; i++) {
+        if (op->attrs[i].key == FX_A_Q8)
+            op->attrs[i].u.i = 1;
+    }
+    return &op->out[0];
+}
+
 static fx_value *rewrite(fx_graph *g, fx_op *op)
 {
     fx_value *x, *q;
+
+    if (op->code == FX_OP_EXPERTS)
+        return mark_experts(op);
 
     if (op->code != FX_OP_MATMUL && op->code != FX_OP_GATE)
         return NULL;

@@ -87,6 +87,29 @@ static const bind_row binds[] = {
     MAP_ROWS(FX_L_SWIGLU),
     ROW(FX_L_SOFTMAX, 0, BIND_MAT, fx_softmax_args, x),
     ROW(FX_L_SOFTMAX, OUT, BIND_MAT, fx_softmax_args, y),
+    ROW(FX_L_ROUTE, 0, BIND_MAT, fx_route_args, logits),
+    ROW(FX_L_ROUTE, 1, BIND_VEC, fx_route_args, bias),
+    ROW(FX_L_ROUTE, OUT, BIND_MAT, fx_route_args, y),
+    ROW(FX_L_DISPATCH, 0, BIND_MAT, fx_dispatch_args, routes),
+    ROW(FX_L_DISPATCH, OUT, BIND_MAT, fx_dispatch_args, table),
+    ROW(FX_L_SLOTS, 0, BIND_MAT, fx_slots_args, x),
+    ROW(FX_L_SLOTS, 1, BIND_MAT, fx_slots_args, table),
+    ROW(FX_L_SLOTS, OUT, BIND_MAT, fx_slots_args, y),
+    ROW(FX_L_SLOTS, OUT, BIND_Q8, fx_slots_args, q8),
+    ROW(FX_L_EXPERT_MATMUL, 0, BIND_MAT, fx_expert_matmul_args, m.x),
+    ROW(FX_L_EXPERT_MATMUL, 0, BIND_Q8, fx_expert_matmul_args, m.q8),
+    ROW(FX_L_EXPERT_MATMUL, 1, BIND_TILES, fx_expert_matmul_args, m.w),
+    ROW(FX_L_EXPERT_MATMUL, 2, BIND_VEC, fx_expert_matmul_args, m.epi.bias),
+    ROW(FX_L_EXPERT_MATMUL, 3, BIND_MAT, fx_expert_matmul_args, table),
+    ROW(FX_L_EXPERT_MATMUL, OUT, BIND_MAT, fx_expert_matmul_args, m.epi.y),
+    ROW(FX_L_GLU, 0, BIND_MAT, fx_glu_args, gate),
+    ROW(FX_L_GLU, 1, BIND_MAT, fx_glu_args, up),
+    ROW(FX_L_GLU, OUT, BIND_MAT, fx_glu_args, y),
+    ROW(FX_L_COMBINE, 0, BIND_MAT, fx_combine_args, x),
+    ROW(FX_L_COMBINE, 1, BIND_MAT, fx_combine_args, routes),
+    ROW(FX_L_COMBINE, 2, BIND_MAT, fx_combine_args, table),
+    ROW(FX_L_COMBINE, OUT, BIND_MAT, fx_combine_args, y),
+    MAP_ROWS(FX_L_MUL_ROWS),
 };
 
 /* Where an op's row count stands, and which kernel runs it (FX_K_OPS: a matmul). */
@@ -112,6 +135,13 @@ static const struct { fx_kernel_op kernel; size_t n_rows; } ops[FX_L_OPS] = {
     [FX_L_TANH] = { FX_K_TANH, offsetof(fx_map_args, n_rows) },
     [FX_L_SWIGLU] = { FX_K_SWIGLU, offsetof(fx_map_args, n_rows) },
     [FX_L_SOFTMAX] = { FX_K_SOFTMAX, offsetof(fx_softmax_args, n_rows) },
+    [FX_L_ROUTE] = { FX_K_ROUTE, offsetof(fx_route_args, n_rows) },
+    [FX_L_DISPATCH] = { FX_K_DISPATCH, offsetof(fx_dispatch_args, n_rows) },
+    [FX_L_SLOTS] = { FX_K_SLOTS, offsetof(fx_slots_args, n_rows) },
+    [FX_L_EXPERT_MATMUL] = { FX_K_EXPERT_MATMUL, offsetof(fx_expert_matmul_args, n_rows) },
+    [FX_L_GLU] = { FX_K_GLU, offsetof(fx_glu_args, n_rows) },
+    [FX_L_COMBINE] = { FX_K_COMBINE, offsetof(fx_combine_args, n_rows) },
+    [FX_L_MUL_ROWS] = { FX_K_MUL_ROWS, offsetof(fx_map_args, n_rows) },
 };
 
 /* ---- Binding ---- */
@@ -183,6 +213,27 @@ static void bind_state(fx_exec *x, exec_launch *e)
     }
 }
 
+/* Buffers of slots hold 'top' of them in each row. The matmul arguments stand first in the experts'
+ * (BIND_TILES fills them there). */
+_Static_assert(offsetof(fx_expert_matmul_args, m) == 0, "a launch of experts begins as one of a product");
+
+static void bind_experts(fx_exec *x, exec_launch *e)
+{
+    fx_expert_matmul_args *a = &e->l.args.experts;
+    const fx_bound_weight *w;
+
+    if (e->l.op == FX_L_SLOTS)
+        e->l.args.slots.q8.k = e->l.args.slots.dim;
+    if (e->l.op != FX_L_EXPERT_MATMUL)
+        return;
+    w = &x->program->weights[e->l.in[1].index];
+    a->expert_bytes = w->expert_bytes;
+    a->run = w->kernel->run;
+    a->scratch_bytes = w->kernel->scratch_bytes;
+    a->m.x.ld = a->m.q8.k = a->m.k;
+    a->m.epi.y.ld = a->m.n;
+}
+
 static int64_t matmul_tasks(const void *args) { return fx_matmul_tasks(args); }
 
 static void set_rows(exec_launch *e, int64_t n_rows)
@@ -219,6 +270,7 @@ static void bind_launch(fx_exec *x, exec_launch *e)
             bind_slot(x, e, &binds[i]);
     }
     bind_state(x, e);
+    bind_experts(x, e);
     if (ops[e->l.op].kernel == FX_K_OPS) {
         e->tasks = matmul_tasks;
         e->matmul = x->program->weights[e->l.in[1].index].kernel;

@@ -196,6 +196,8 @@ static fx_status bind_table(fx_program *p, const fx_plan_weight *w, fx_bound_wei
 typedef struct pack_job {
     const fx_plan_weight *w;
     const sources *s;
+    const fx_weight_view *views; /* [n_src] instead, of experts */
+    int64_t tiles_each;          /* of an expert, pairs counted twice */
     const fx_matmul_kernel *kernel;
     fx_dtype dtype;
     uint8_t *tiles;
@@ -260,45 +262,173 @@ static void pack_tiles(void *user, int64_t t0, int64_t t1, int worker)
     }
 }
 
+/* The kernel for weights held as dtype; room for 'tiles' of them. 'changes': they are stored otherwise. */
+static fx_status own_tiles(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, fx_dtype dtype, bool changes,
+                           int64_t tiles, fx_error *err)
+{
+    b->dtype = dtype;
+    b->kernel = fx_matmul_find(dtype, w->q8 ? FX_ACT_Q8 : FX_ACT_F32, w->cols, &p->cpu);
+    if (!b->kernel)
+        return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: no matmul kernel for %s weights with %s activations, k = %lld",
+                       FX_STR_ARG(w->name), fx_dtype_name(dtype), w->q8 ? "int8" : "f32", (long long)w->cols);
+    if (changes && fx_dtype_is_quant(dtype))
+        return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: can't requantize to %s while loading", FX_STR_ARG(w->name),
+                       fx_dtype_name(dtype));
+    b->tile_bytes = b->kernel->tile_bytes(w->cols);
+    return own(p, b, (size_t)tiles * b->tile_bytes, err);
+}
+
+/* Runs a job with room for each worker to convert rows in, where it has to. */
+static fx_status run_pack(fx_task_fn fn, pack_job *j, bool converts, int64_t tiles, fx_pool *pool, fx_error *err)
+{
+    size_t room = 0;
+
+    if (converts) {
+        j->worker_bytes = 16 * FX_ROUND_UP(fx_dtype_row_bytes(j->dtype, j->w->cols), 64) +
+                          FX_ROUND_UP((size_t)j->w->cols * sizeof(float), 64);
+        room = j->worker_bytes * (size_t)fx_pool_threads(pool);
+        j->rows = fx_pages_alloc(room);
+        if (!j->rows)
+            return fx_nomem(err, "conversion of weights");
+    }
+    fx_pool_run(pool, fn, j, tiles, 4);
+    fx_pages_free(j->rows, room);
+    return FORNAX_OK;
+}
+
 static fx_status bind_product(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s,
                               fx_pool *pool, fx_error *err)
 {
     fx_dtype dtype = w->dtype == FX_DTYPE_COUNT ? s->v[0].dtype : w->dtype;
     pack_job j = { .w = w, .s = s, .dtype = dtype };
     int64_t tiles = w->paired ? FX_DIV_UP(s->v[0].rows, 16) * 2 : FX_DIV_UP(w->rows, 16);
-    bool converts = false;
+    bool converts = false, changes = false;
+
+    for (int32_t i = 0; i < w->n_src; i++) {
+        changes |= s->v[i].dtype != dtype;
+        converts |= s->part[i].transposed || s->v[i].dtype != dtype;
+    }
+    FX_TRY(own_tiles(p, w, b, dtype, changes, tiles, err));
+    j.kernel = b->kernel;
+    j.tile_bytes = b->tile_bytes;
+    j.tiles = b->owned;
+    return run_pack(pack_tiles, &j, converts, tiles, pool, err);
+}
+
+/* ---- Experts: matrix after matrix, each in tiles of its own ---- */
+
+/* Row i of tile t, where it starts; NULL past the end of an expert. */
+static const uint8_t *expert_row(const pack_job *j, int64_t t, int i, const fx_weight_view **v)
+{
+    const fx_plan_weight *w = j->w;
+    bool turned = w->layout == FX_EXPERTS_TRANSPOSED, apart = w->paired && w->layout == FX_EXPERTS_APART;
+    int64_t sides = w->paired ? 2 : 1, e = t / j->tiles_each, half = t % sides;
+    int64_t tensors = apart ? w->n_src / 2 : w->n_src;
+    int64_t each = w->rows / w->experts / sides, r = t % j->tiles_each / sides * 16 + i;
+
+    if (r >= each)
+        return NULL;
+    if (w->paired && !apart) {
+        r = turned ? 2 * r + half : half * each + r;
+        each *= 2;
+    }
+    *v = &j->views[(apart ? half * tensors : 0) + (tensors == 1 ? 0 : e)];
+    if (turned)
+        return (const uint8_t *)(*v)->data + (size_t)(e * w->cols) * (*v)->row_bytes +
+               (size_t)r * fx_dtype_row_bytes((*v)->dtype, 1);
+    return (const uint8_t *)(*v)->data + (size_t)(tensors == 1 ? e * each + r : r) * (*v)->row_bytes;
+}
+
+static void pack_expert_tiles(void *user, int64_t t0, int64_t t1, int worker)
+{
+    const pack_job *j = user;
+    bool turned = j->w->layout == FX_EXPERTS_TRANSPOSED;
+    size_t row_bytes = FX_ROUND_UP(fx_dtype_row_bytes(j->dtype, j->w->cols), 64);
+    uint8_t *mine = j->rows ? j->rows + (size_t)worker * j->worker_bytes : NULL;
+
+    for (int64_t t = t0; t < t1; t++) {
+        const void *rows[16];
+
+        for (int i = 0; i < 16; i++) {
+            const fx_weight_view *v = NULL;
+            fx_weight_view row;
+
+            rows[i] = expert_row(j, t, i, &v);
+            if (rows[i] && (turned || v->dtype != j->dtype)) {
+                uint8_t *at = mine + (size_t)i * row_bytes;
+
+                row = *v;
+                row.cols = j->w->cols;
+                convert_row(&row, turned, rows[i], j->dtype, at, (float *)(mine + 16 * row_bytes));
+                rows[i] = at;
+            }
+        }
+        j->kernel->pack(rows, j->w->cols, j->tiles + (size_t)t * j->tile_bytes);
+    }
+}
+
+static fx_status check_expert_view(const fx_plan_weight *w, fx_str name, const fx_weight_view *v, fx_error *err)
+{
+    bool turned = w->layout == FX_EXPERTS_TRANSPOSED, apart = w->paired && w->layout == FX_EXPERTS_APART;
+    int32_t tensors = apart ? w->n_src / 2 : w->n_src, experts = tensors == 1 ? w->experts : 1;
+    int64_t rows = w->rows / w->experts / (apart ? 2 : 1), cols = w->cols;
+
+    if (turned) {
+        cols = rows;
+        rows = w->cols;
+    }
+    if (!fx_dequantize_supports(v->dtype))
+        return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: no kernel for weights of type %s", FX_STR_ARG(name),
+                       fx_dtype_name(v->dtype));
+    if (v->cols != cols || v->rows != rows * experts || (turned && !fx_dtype_is_float(v->dtype)))
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld rows of %lld, found %lld of %lld",
+                       FX_STR_ARG(name), (long long)(rows * experts), (long long)cols, (long long)v->rows,
+                       (long long)v->cols);
+    return FORNAX_OK;
+}
+
+static fx_status pack_experts(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_view *v,
+                              fx_pool *pool, fx_error *err)
+{
+    int64_t sides = w->paired ? 2 : 1, tiles;
+    pack_job j = { .w = w, .views = v, .dtype = w->dtype == FX_DTYPE_COUNT ? v[0].dtype : w->dtype };
+    bool changes = false;
 
     for (int32_t i = 0; i < w->n_src; i++)
-        converts |= s->part[i].transposed || s->v[i].dtype != dtype;
-    b->dtype = dtype;
-    b->kernel = j.kernel = fx_matmul_find(dtype, w->q8 ? FX_ACT_Q8 : FX_ACT_F32, w->cols, &p->cpu);
-    if (!j.kernel)
-        return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: no matmul kernel for %s weights with %s activations, k = %lld",
-                       FX_STR_ARG(w->name), fx_dtype_name(dtype), w->q8 ? "int8" : "f32", (long long)w->cols);
-    if (converts && fx_dtype_is_quant(dtype))
-        return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: can't requantize to %s while loading", FX_STR_ARG(w->name),
-                       fx_dtype_name(dtype));
-    b->tile_bytes = j.tile_bytes = j.kernel->tile_bytes(w->cols);
-    FX_TRY(own(p, b, (size_t)tiles * b->tile_bytes, err));
+        changes |= v[i].dtype != j.dtype;
+    j.tiles_each = FX_DIV_UP(w->rows / w->experts / sides, 16) * sides;
+    tiles = j.tiles_each * w->experts;
+    FX_TRY(own_tiles(p, w, b, j.dtype, changes, tiles, err));
+    b->expert_bytes = (size_t)j.tiles_each * b->tile_bytes;
+    j.kernel = b->kernel;
+    j.tile_bytes = b->tile_bytes;
     j.tiles = b->owned;
-    size_t room = 0;
-    if (converts) {
-        j.worker_bytes = 16 * FX_ROUND_UP(fx_dtype_row_bytes(dtype, w->cols), 64) +
-                         FX_ROUND_UP((size_t)w->cols * sizeof(float), 64);
-        room = j.worker_bytes * (size_t)fx_pool_threads(pool);
-        j.rows = fx_pages_alloc(room);
-        if (!j.rows)
-            return fx_nomem(err, "conversion of weights");
+    return run_pack(pack_expert_tiles, &j, changes || w->layout == FX_EXPERTS_TRANSPOSED, tiles, pool, err);
+}
+
+static fx_status bind_experts(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_source *src,
+                              fx_pool *pool, fx_error *err)
+{
+    fx_weight_view *v = fx_mem_array(p->mem, (size_t)w->n_src, sizeof *v);
+    fx_status st = v ? FORNAX_OK : fx_nomem(err, "the views of experts");
+
+    for (int32_t i = 0; i < w->n_src && st == FORNAX_OK; i++) {
+        if (src->find(src->user, w->expert_src[i], &v[i]))
+            st = check_expert_view(w, w->expert_src[i], &v[i], err);
+        else
+            st = fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it",
+                         FX_STR_ARG(w->expert_src[i]));
     }
-    fx_pool_run(pool, pack_tiles, &j, tiles, 4);
-    fx_pages_free(j.rows, room);
-    return FORNAX_OK;
+    if (st == FORNAX_OK)
+        st = pack_experts(p, w, b, v, pool, err);
+    fx_mem_free(p->mem, v, (size_t)w->n_src * sizeof *v);
+    return st;
 }
 
 static void release_sources(const fx_plan_weight *w, const fx_weight_source *src)
 {
     for (int32_t i = 0; src->release && i < w->n_src; i++)
-        src->release(src->user, w->src[i]);
+        src->release(src->user, w->experts ? w->expert_src[i] : w->src[i]);
 }
 
 static fx_status copy_state(fx_program *p, const fx_state_table *state, fx_error *err)
@@ -309,6 +439,21 @@ static fx_status copy_state(fx_program *p, const fx_state_table *state, fx_error
         return fx_nomem(err, "a state table");
     memcpy(p->state.layers, state->layers, (size_t)state->n_layers * sizeof *state->layers);
     return FORNAX_OK;
+}
+
+static fx_status bind_weight(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_source *source,
+                             fx_pool *pool, fx_error *err)
+{
+    sources s;
+
+    if (w->experts)
+        return bind_experts(p, w, b, source, pool, err);
+    FX_TRY(find_sources(w, source, &s, err));
+    if (w->use == FX_USE_VECTOR)
+        return bind_vector(p, w, b, &s, err);
+    if (w->use == FX_USE_TABLE)
+        return bind_table(p, w, b, &s, err);
+    return bind_product(p, w, b, &s, pool, err);
 }
 
 fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_table *state,
@@ -324,21 +469,12 @@ fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_tab
     for (int32_t i = 0; st == FORNAX_OK && i < plan->n_weights; i++) {
         const fx_plan_weight *w = &plan->weights[i];
         fx_bound_weight *b = &p->weights[i];
-        sources s;
 
         if (source->progress && !source->progress(source->user, (double)i / plan->n_weights)) {
             st = fx_fail(err, FORNAX_ECANCEL, "loading was cancelled");
             break;
         }
-        st = find_sources(w, source, &s, err);
-        if (st != FORNAX_OK)
-            break;
-        if (w->use == FX_USE_VECTOR)
-            st = bind_vector(p, w, b, &s, err);
-        else if (w->use == FX_USE_TABLE)
-            st = bind_table(p, w, b, &s, err);
-        else
-            st = bind_product(p, w, b, &s, pool, err);
+        st = bind_weight(p, w, b, source, pool, err);
         if (st == FORNAX_OK && w->use == FX_USE_MATMUL)
             release_sources(w, source);
     }

@@ -15,7 +15,7 @@ typedef struct fx_bound_weight {
     size_t owned_bytes;
     fx_dtype dtype;              /* as held */
     size_t row_bytes;            /* TABLE */
-    size_t tile_bytes;           /* MATMUL */
+    size_t tile_bytes, expert_bytes;   /* MATMUL; of one expert */
     const fx_matmul_kernel *kernel;
 } fx_bound_weight;
 

@@ -162,4 +162,87 @@ typedef struct fx_softmax_args {
     int64_t n_rows, dim;
 } fx_softmax_args;
 
+/* Which experts a row chooses, and with what weight (kernels/experts.c).  Scores come from the
+ * logits; the choice is by score + bias, ties to the lower number; where there are groups, only
+ * experts of the top_groups best groups may be chosen. */
+typedef enum fx_route_score {
+    FX_ROUTE_SOFTMAX,            /* over all experts */
+    FX_ROUTE_SIGMOID,
+    FX_ROUTE_SOFTMAX_TOP         /* the choice is by logits; softmax over the chosen */
+} fx_route_score;
+#define FX_MAX_GROUPS 64
+typedef struct fx_route_args {
+    fx_cmat logits;              /* [n_rows, experts] */
+    const float *bias;           /* [experts], for the choice only; or NULL */
+    fx_mat y;                    /* [n_rows, 2 * top]: numbers, then weights */
+    int64_t n_rows;
+    int32_t experts, top, groups, top_groups, group_best;
+    fx_route_score score;
+    bool normalize;
+    float scale;
+} fx_route_args;
+
+/* The slots of a step: (row, choice) pairs sorted by expert, then by row: what an expert multiplies
+ * lies side by side.  'table' is made by dispatch; its layout is private to kernels/. */
+typedef struct fx_dispatch_args {
+    fx_cmat routes;
+    fx_mat table;                /* [n_rows, fx_experts_table_cols()] of int32 */
+    int64_t n_rows;
+    int32_t experts, top;
+} fx_dispatch_args;
+
+/* Columns of the table's buffer: enough for any number of rows. */
+static inline int64_t fx_experts_table_cols(int64_t experts, int64_t top) { return 2 * (experts + 1) + 2 * top; }
+
+/* y or q8 = the rows of x by slot; x_slots: x is in slots already (and only rounded). */
+typedef struct fx_slots_args {
+    fx_cmat x, table;
+    fx_mat y;                    /* [n_rows * top, dim], rows dim apart; p NULL: not wanted */
+    fx_q8 q8;                    /* of each expert's slots apart; k == dim */
+    int64_t n_rows, dim;
+    int32_t experts, top;
+    bool x_slots;
+} fx_slots_args;
+
+/* The product of slots with their experts' weights, each by the matmul kernel. */
+typedef struct fx_expert_matmul_args {
+    fx_matmul_args m;            /* of the whole: w of expert 0, x and y of slot 0, bias [experts, n] */
+    fx_cmat table;
+    int64_t n_rows;
+    int32_t experts, top;
+    size_t expert_bytes;         /* from one expert's weights to the next one's */
+    void (*run)(const fx_matmul_args *a, int64_t t0, int64_t t1, void *scratch);
+    size_t (*scratch_bytes)(const fx_matmul_args *a);   /* or NULL */
+} fx_expert_matmul_args;
+
+/* y = act(gate) * up by element of n_rows * slots rows of dim. */
+typedef enum fx_glu_act {
+    FX_GLU_SILU, FX_GLU_GELU, FX_GLU_GELU_TANH, FX_GLU_RELU,
+    FX_GLU_CLAMPED               /* g = min(gate, limit); u = clamp(up, limit): g * sigmoid(alpha g) * (u + 1) */
+} fx_glu_act;
+typedef struct fx_glu_args {
+    fx_cmat gate, up;            /* up.p NULL: in gate's rows, by layout */
+    fx_mat y;
+    int64_t n_rows, dim;
+    int32_t slots;               /* rows of dim in each row */
+    bool interleaved;            /* gate and up alternate; else one follows the other */
+    fx_glu_act act;
+    float alpha, limit;
+} fx_glu_args;
+
+/* y[r] = sum over j = 0.. of weight[r][j] * x[slot of (r, j)], in this order. */
+typedef struct fx_combine_args {
+    fx_cmat x, routes, table;
+    fx_mat y;
+    int64_t n_rows, dim;
+    int32_t experts, top;
+} fx_combine_args;
+
+/* How the weight of experts' gate and up lie in tensors; down follows in orientation. */
+typedef enum fx_expert_layout {
+    FX_EXPERTS_APART,            /* a tensor each */
+    FX_EXPERTS_HALVES,           /* one tensor: an expert's gate rows, then its up rows */
+    FX_EXPERTS_TRANSPOSED        /* one tensor, gate and up alternating; all as [experts, columns, rows] */
+} fx_expert_layout;
+
 #endif

@@ -8,9 +8,9 @@ const fx_attr_row fx_attr_rows[FX_A_COUNT] = {
 #include "tensor/ops.def"
 };
 
-_Static_assert(FX_A_COUNT <= 32, "attribute sets are 32 bits wide");
+_Static_assert(FX_A_COUNT <= 64, "attribute sets are 64 bits wide");
 
-#define A(key) (UINT32_C(1) << FX_A_##key)
+#define A(key) (UINT64_C(1) << FX_A_##key)
 const fx_op_row fx_op_rows[FX_OP_COUNT] = {
 #define ATTR(key, text, kind, dflt)
 #define OP(code, text, in, out, attrs, kind, rule, flags, doc) { text, in, out, attrs, FX_KIND_##kind, flags, doc },
@@ -84,7 +84,7 @@ fx_str fx_op_name_at(const char *signature, int i, bool *optional)
     return name;
 }
 
-static void document_attrs(fx_buf *out, uint32_t set)
+static void document_attrs(fx_buf *out, uint64_t set)
 {
     for (int k = 0; k < FX_A_COUNT; k++) {
         if (!(set >> k & 1))

@@ -59,7 +59,7 @@ typedef struct fx_attr_row {
 typedef struct fx_op_row {
     const char *text;
     const char *operands, *results;      /* names, see ops.def */
-    uint32_t attrs;                      /* bit 1 << key for each */
+    uint64_t attrs;                      /* bit 1 << key for each */
     fx_op_kind kind;
     int flags;
     const char *doc;
