@@ -49,12 +49,43 @@ fx_value *fx_nn_linear_(fx_nn *nn, fx_value *x, fx_value *w, fx_value *bias)
     if (fx_str_ends(name, FX_STR(".weight")))
         name.n -= sizeof(".weight") - 1;
     y = MAKE(nn, FX_OP_MATMUL, FX_IN(x, w), .name = name);
+    if (bias && bias->type.dtype != FX_F32)
+        bias = MAKE(nn, FX_OP_CAST, FX_IN(bias), FX_ATTRS(FX_AI(DTYPE, FX_F32)), .name = bias->name);
     return bias ? MAKE(nn, FX_OP_ADD, FX_IN(y, bias), .name = name) : y;
 }
 
 fx_value *fx_nn_rmsnorm_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, double eps)
 {
     return MAKE(nn, FX_OP_RMSNORM, FX_IN(x, w), FX_ATTRS(FX_AF(EPS, eps)), .name = scoped(nn, name));
+}
+
+fx_value *fx_nn_rmsnorm1_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, double eps, double offset)
+{
+    return MAKE(nn, FX_OP_RMSNORM, FX_IN(x, w), FX_ATTRS(FX_AF(EPS, eps), FX_AF(OFFSET, offset)),
+                .name = scoped(nn, name));
+}
+
+fx_value *fx_nn_layernorm_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, fx_value *b, const fx_nn_norm *norm)
+{
+    return MAKE(nn, FX_OP_LAYERNORM, FX_IN(x, w, b),
+                FX_ATTRS(FX_AF(EPS, norm->eps), FX_AF(OFFSET, norm->offset), FX_AI(GROUPS, norm->groups)),
+                .name = scoped(nn, name));
+}
+
+fx_value *fx_nn_scale_(fx_nn *nn, const char *name, fx_value *x, double factor)
+{
+    return MAKE(nn, FX_OP_SCALE, FX_IN(x), FX_ATTRS(FX_AF(FACTOR, factor)), .name = scoped(nn, name));
+}
+
+fx_value *fx_nn_clamp_(fx_nn *nn, const char *name, fx_value *x, double limit)
+{
+    return MAKE(nn, FX_OP_CLAMP, FX_IN(x), FX_ATTRS(FX_AF(LIMIT, limit)), .name = scoped(nn, name));
+}
+
+fx_value *fx_nn_slice_(fx_nn *nn, const char *name, fx_value *x, int64_t start, int64_t length)
+{
+    return MAKE(nn, FX_OP_SLICE, FX_IN(x), FX_ATTRS(FX_AI(START, start), FX_AI(LENGTH, length)),
+                .name = scoped(nn, name));
 }
 
 fx_value *fx_nn_rope_(fx_nn *nn, const fx_nn_attn *a, const char *name, fx_value *x)
@@ -71,7 +102,7 @@ fx_value *fx_nn_attend_(fx_nn *nn, const fx_nn_attn *a, fx_value *q, fx_value *k
 {
     nn->chain = MAKE(nn, FX_OP_KV_STORE, FX_IN(k, v, nn->chain),
                      FX_ATTRS(FX_AI(LAYER, a->layer), FX_AI(KV_HEADS, a->kv_heads)), .name = scoped(nn, "kv"));
-    return MAKE(nn, FX_OP_ATTEND, FX_IN(q, nn->chain),
+    return MAKE(nn, FX_OP_ATTEND, FX_IN(q, nn->chain, a->slopes),
                 FX_ATTRS(FX_AI(LAYER, a->layer), FX_AI(HEADS, a->heads), FX_AI(KV_HEADS, a->kv_heads),
                          FX_AI(HEAD_DIM, a->head_dim), FX_AI(V_DIM, a->v_dim), FX_AF(SCALE, a->scale),
                          FX_AI(WINDOW, a->window), FX_AF(SOFTCAP, a->softcap)),

@@ -38,6 +38,7 @@ typedef struct fx_nn_attn {
     fx_rope_style style;
     double attn_scale;
     fx_value *inv_freq;          /* f32[rot_dim/2] */
+    fx_value *slopes;            /* f32[heads] of ALiBi, or NULL */
 } fx_nn_attn;
 
 /* The choice of experts (tensor/args.h); groups 0 or 1: none. */
@@ -57,6 +58,12 @@ typedef struct fx_nn_expert_set {
 #define fx_nn_embed(nn, tokens, table, scale) fx_nn_embed_(FX_NN_HERE(nn), tokens, table, scale)
 #define fx_nn_linear(nn, x, w, bias) fx_nn_linear_(FX_NN_HERE(nn), x, w, bias)
 #define fx_nn_rmsnorm(nn, name, x, w, eps) fx_nn_rmsnorm_(FX_NN_HERE(nn), name, x, w, eps)
+#define fx_nn_rmsnorm1(nn, name, x, w, eps, offset) fx_nn_rmsnorm1_(FX_NN_HERE(nn), name, x, w, eps, offset)
+#define fx_nn_layernorm(nn, name, x, w, b, norm) fx_nn_layernorm_(FX_NN_HERE(nn), name, x, w, b, norm)
+#define fx_nn_scale(nn, name, x, factor) fx_nn_scale_(FX_NN_HERE(nn), name, x, factor)
+#define fx_nn_clamp(nn, name, x, limit) fx_nn_clamp_(FX_NN_HERE(nn), name, x, limit)
+#define fx_nn_slice(nn, name, x, start, length) fx_nn_slice_(FX_NN_HERE(nn), name, x, start, length)
+#define fx_nn_unary(nn, code, name, x) fx_nn_op1_(FX_NN_HERE(nn), code, name, x)
 #define fx_nn_add(nn, name, a, b) fx_nn_op2_(FX_NN_HERE(nn), FX_OP_ADD, name, a, b)
 #define fx_nn_mul(nn, name, a, b) fx_nn_op2_(FX_NN_HERE(nn), FX_OP_MUL, name, a, b)
 #define fx_nn_silu(nn, name, x) fx_nn_op1_(FX_NN_HERE(nn), FX_OP_SILU, name, x)
@@ -71,6 +78,17 @@ fx_value *fx_nn_embed_(fx_nn *nn, fx_value *tokens, fx_value *table, double scal
 /* x @ w^T (+ bias); named after the weight. */
 fx_value *fx_nn_linear_(fx_nn *nn, fx_value *x, fx_value *w, fx_value *bias);
 fx_value *fx_nn_rmsnorm_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, double eps);
+/* With an offset that is added to w. */
+fx_value *fx_nn_rmsnorm1_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, double eps, double offset);
+typedef struct fx_nn_norm {
+    double eps, offset;
+    int64_t groups;
+} fx_nn_norm;
+/* w, b: may be NULL. */
+fx_value *fx_nn_layernorm_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, fx_value *b, const fx_nn_norm *norm);
+fx_value *fx_nn_scale_(fx_nn *nn, const char *name, fx_value *x, double factor);
+fx_value *fx_nn_clamp_(fx_nn *nn, const char *name, fx_value *x, double limit);
+fx_value *fx_nn_slice_(fx_nn *nn, const char *name, fx_value *x, int64_t start, int64_t length);
 fx_value *fx_nn_op1_(fx_nn *nn, fx_opcode code, const char *name, fx_value *x);
 fx_value *fx_nn_op2_(fx_nn *nn, fx_opcode code, const char *name, fx_value *a, fx_value *b);
 /* x itself where rot_dim is 0. */

@@ -37,7 +37,7 @@ static fx_value *bad_shape(fx_build *b, const fx_weight *t, const int64_t *want,
 }
 
 /* A type, so that more of them may use one weight; the graph holds one op a tensor and a place. */
-static fx_value *weight_op(fx_build *b, const fx_weight *t)
+static fx_value *weight_op(fx_build *b, const fx_weight *t, bool flat)
 {
     fx_type type = { .dtype = t->dtype, .rank = t->rank };
 
@@ -46,18 +46,22 @@ static fx_value *weight_op(fx_build *b, const fx_weight *t)
                               fx_weights_path(b->weights), FX_STR_ARG(t->name), fx_dtype_name(t->dtype));
     for (int i = 0; i < t->rank; i++)
         type.dim[i] = fx_dim_of(t->shape[i]);
+    if (flat)
+        type = fx_type1(t->dtype, fx_dim_of(t->n_elems));
     return FX_OP1(b->nn.m, WEIGHT, FX_NOIN, FX_ATTRS(FX_AS(NAME, t->name), FX_AT(TYPE, &type)), .name = t->name);
 }
 
 static const fx_weight *find(fx_build *b, int64_t layer, const char *role, char *name, size_t cap)
 {
     *name = 0;
-    if (!fx_role_name(b->weights, layer, role, name, cap))
+    if (!fx_role_name(b->arch, b->weights, layer, role, name, cap))
         return NULL;
     return fx_weights_find(b->weights, fx_str_of(name));
 }
 
-static fx_value *weight(fx_build *b, int64_t layer, const char *role, const int64_t *shape, int rank, bool optional)
+enum { OPTIONAL = 1, FLAT = 2 };
+
+static fx_value *weight(fx_build *b, int64_t layer, const char *role, const int64_t *shape, int rank, int how)
 {
     char name[128];
     const fx_weight *t;
@@ -66,7 +70,7 @@ static fx_value *weight(fx_build *b, int64_t layer, const char *role, const int6
         return NULL;
     t = find(b, layer, role, name, sizeof(name));
     if (!t) {
-        if (!optional)
+        if (!(how & OPTIONAL))
             fx_module_fail(b->nn.m, FORNAX_EFORMAT, "%s: tensor %s is missing", fx_weights_path(b->weights),
                            *name ? name : role);
         return NULL;
@@ -77,40 +81,68 @@ static fx_value *weight(fx_build *b, int64_t layer, const char *role, const int6
         if (t->shape[i] != shape[i])
             return bad_shape(b, t, shape, rank);
     }
-    return weight_op(b, t);
+    return weight_op(b, t, how & FLAT);
 }
 
 fx_value *fx_w1(fx_build *b, int64_t layer, const char *role, int64_t n)
 {
-    return weight(b, layer, role, &n, 1, false);
+    return weight(b, layer, role, &n, 1, 0);
 }
 
 fx_value *fx_w1_opt(fx_build *b, int64_t layer, const char *role, int64_t n)
 {
-    return weight(b, layer, role, &n, 1, true);
+    return weight(b, layer, role, &n, 1, OPTIONAL);
 }
 
 fx_value *fx_w2(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols)
 {
     int64_t shape[2] = { rows, cols };
 
-    return weight(b, layer, role, shape, 2, false);
+    return weight(b, layer, role, shape, 2, 0);
+}
+
+fx_value *fx_w_flat(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols)
+{
+    int64_t shape[2] = { rows, cols };
+
+    return weight(b, layer, role, shape, 2, FLAT);
 }
 
 bool fx_w_exists(const fx_build *b, int64_t layer, const char *role)
 {
     char name[128];
 
-    return fx_role_name(b->weights, layer, role, name, sizeof(name)) &&
+    return fx_role_name(b->arch, b->weights, layer, role, name, sizeof(name)) &&
            fx_weights_find(b->weights, fx_str_of(name)) != NULL;
 }
 
 /* ---- Parts that architectures share --------------------------------------------------------- */
 
+bool fx_is_gguf(const fx_build *b) { return fx_weights_kind_of(b->weights) == FX_WEIGHTS_GGUF; }
+
+/* A product's weight [rows, cols], in whichever way the file has it. */
+static fx_value *product_weight(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols)
+{
+    fx_value *w;
+
+    if (!b->arch->hf_transposed || layer == FX_ONCE || fx_is_gguf(b))
+        return fx_w2(b, layer, role, rows, cols);
+    w = fx_w2(b, layer, role, cols, rows);
+    return w ? FX_OP1(b->nn.m, TRANSPOSE, FX_IN(w), FX_NOATTR, .name = w->name) : NULL;
+}
+
+fx_value *fx_b_product(fx_build *b, int64_t layer, const char *role, fx_value *x, int64_t rows, int64_t cols, bool bias)
+{
+    char bias_role[64];
+
+    snprintf(bias_role, sizeof(bias_role), "%s.bias", role);
+    return fx_b_linear(b, layer, role, x, rows, cols, fx_is_gguf(b) ? fx_w_exists(b, layer, bias_role) : bias);
+}
+
 fx_value *fx_b_linear(fx_build *b, int64_t layer, const char *role, fx_value *x, int64_t rows, int64_t cols, bool bias)
 {
     char bias_role[64];
-    fx_value *w = fx_w2(b, layer, role, rows, cols), *v = NULL;
+    fx_value *w = product_weight(b, layer, role, rows, cols), *v = NULL;
 
     snprintf(bias_role, sizeof(bias_role), "%s.bias", role);
     if (bias)
@@ -118,15 +150,6 @@ fx_value *fx_b_linear(fx_build *b, int64_t layer, const char *role, fx_value *x,
     return fx_nn_linear(&b->nn, x, w, v);
 }
 
-fx_value *fx_b_swiglu(fx_build *b, int64_t layer, fx_value *x)
-{
-    const fx_model_params *p = b->p;
-    fx_value *gate = fx_b_linear(b, layer, "ffn_gate", x, p->ffn, p->dim, p->mlp_bias);
-    fx_value *up = fx_b_linear(b, layer, "ffn_up", x, p->ffn, p->dim, p->mlp_bias);
-    fx_value *h = fx_nn_mul(&b->nn, "ffn_act", fx_nn_silu(&b->nn, "ffn_silu", gate), up);
-
-    return fx_b_linear(b, layer, "ffn_down", h, p->dim, p->ffn, p->mlp_bias);
-}
 
 /* ---- The graph ---------------------------------------------------------------------------------- */
 
@@ -141,38 +164,74 @@ static fx_value *input(fx_build *b, const char *name, const char *axis)
     return FX_OP1(b->nn.m, INPUT, FX_NOIN, FX_ATTRS(FX_AT(TYPE, &t)), .name = fx_str_of(name));
 }
 
-static void set_attention(fx_build *b, const fx_rope *rope)
+fx_value *fx_b_positions(fx_build *b) { return input(b, "positions", "rows"); }
+
+static fx_value *frequencies(fx_build *b, const char *name, const fx_rope *rope)
+{
+    int64_t n = b->p->rot_dim / 2;
+    fx_type t = fx_type1(FX_F32, fx_dim_of(n));
+
+    if (!n || !rope->inv_freq)
+        return NULL;
+    return FX_OP1(b->nn.m, CONSTANT, FX_NOIN, FX_ATTRS(FX_AT(TYPE, &t), FX_AV(VALUES, rope->inv_freq, n)),
+                  .name = fx_str_of(name));
+}
+
+/* What attention does in layer i. */
+static void set_attention(fx_build *b, int64_t i)
 {
     const fx_model_params *p = b->p;
-    bool gguf = fx_weights_kind_of(b->weights) == FX_WEIGHTS_GGUF;
-    fx_type t = fx_type1(FX_F32, fx_dim_of(p->rot_dim / 2));
+    int flags = p->layer_flags ? p->layer_flags[i] : p->window ? FX_LAYER_WINDOW : 0;
+    bool window = flags & FX_LAYER_WINDOW, local = window && b->inv_freq_local;
 
     b->attn = (fx_nn_attn){ .heads = p->heads,
                             .kv_heads = p->kv_heads,
                             .head_dim = p->head_dim,
                             .v_dim = p->v_dim,
+                            .layer = i,
                             .scale = p->attn_scale,
-                            .window = p->window,
-                            .rot_dim = p->rot_dim,
-                            .style = gguf ? b->arch->gguf_rope : b->arch->hf_rope,
-                            .attn_scale = rope->attn_scale };
-    if (p->rot_dim)
-        b->attn.inv_freq = FX_OP1(b->nn.m, CONSTANT, FX_NOIN,
-                                  FX_ATTRS(FX_AT(TYPE, &t), FX_AV(VALUES, rope->inv_freq, p->rot_dim / 2)),
-                                  .name = FX_STR("inv_freq"));
+                            .softcap = p->attn_softcap,
+                            .window = window ? p->window : 0,
+                            .rot_dim = flags & FX_LAYER_NOPE ? 0 : p->rot_dim,
+                            .style = fx_is_gguf(b) ? b->arch->gguf_rope : b->arch->hf_rope,
+                            .attn_scale = local ? b->rope_scale_local : b->rope_scale,
+                            .inv_freq = local ? b->inv_freq_local : b->inv_freq };
 }
 
 /* The matrix that makes logits: "output", or the embedding table where the model ties them
  * (config.json says so; a GGUF file says so by having no "output"). */
 static fx_value *output_weight(fx_build *b)
 {
-    bool gguf = fx_weights_kind_of(b->weights) == FX_WEIGHTS_GGUF;
-    bool tied = gguf ? !fx_w_exists(b, FX_ONCE, "output") : b->p->tied;
+    bool tied = fx_is_gguf(b) ? !fx_w_exists(b, FX_ONCE, "output") : b->p->tied;
 
     return fx_w2(b, FX_ONCE, tied ? "token_embd" : "output", b->p->vocab, b->p->dim);
 }
 
-static fx_graph *build_step(fx_build *b, const fx_rope *rope)
+static fx_value *make_logits(fx_build *b, fx_value *x)
+{
+    const fx_model_params *p = b->p;
+    bool bias = fx_is_gguf(b) ? fx_w_exists(b, FX_ONCE, "output.bias") : p->head_bias;
+    fx_value *w = output_weight(b);
+
+    x = fx_nn_linear(&b->nn, x, w, bias ? fx_w1(b, FX_ONCE, "output.bias", p->vocab) : NULL);
+    x = fx_b_scale(b, "logit_scale", x, p->logit_scale);
+    if (!p->logit_softcap)
+        return x;
+    x = fx_b_scale(b, "logit_cap", x, 1 / p->logit_softcap);
+    return fx_b_scale(b, "logit_capped", fx_nn_op1_(FX_NN_HERE(&b->nn), FX_OP_TANH, "logit_tanh", x), p->logit_softcap);
+}
+
+static fx_value *embed(fx_build *b, fx_value *tokens)
+{
+    fx_value *table;
+
+    if (b->arch->embed)
+        return b->arch->embed(b, tokens);
+    table = fx_w2(b, FX_ONCE, "token_embd", b->p->vocab, b->p->dim);
+    return fx_nn_embed(&b->nn, tokens, table, b->p->embed_scale);
+}
+
+static fx_graph *build_step(fx_build *b, const fx_rope *rope, const fx_rope *local)
 {
     const fx_model_params *p = b->p;
     fx_graph *g = fx_graph_new(b->nn.m, FX_STR("step"));
@@ -183,18 +242,21 @@ static fx_graph *build_step(fx_build *b, const fx_rope *rope)
     tokens = input(b, "tokens", "rows");
     wanted = input(b, "logit_rows", "outs");
     b->nn.chain = FX_OP1(b->nn.m, CHAIN, FX_NOIN, FX_NOATTR, .name = FX_STR("start"));
-    set_attention(b, rope);
-    x = fx_nn_embed(&b->nn, tokens, fx_w2(b, FX_ONCE, "token_embd", p->vocab, p->dim), 1);
+    b->inv_freq = frequencies(b, "inv_freq", rope);
+    b->inv_freq_local = frequencies(b, "inv_freq_local", local);
+    b->rope_scale = rope->attn_scale;
+    b->rope_scale_local = local->attn_scale;
+    x = embed(b, tokens);
     for (int64_t i = 0; i < p->layers && !b->nn.m->failed; i++) {
         snprintf(b->scope, sizeof(b->scope), "blk.%lld", (long long)i);
         b->nn.scope = b->scope;
-        b->attn.layer = i;
+        set_attention(b, i);
         x = b->arch->block(b, x, i);
     }
     b->nn.scope = NULL;
     x = fx_nn_gather(&b->nn, "wanted", x, wanted);
-    x = fx_nn_rmsnorm(&b->nn, "output_norm", x, fx_w1(b, FX_ONCE, "output_norm", p->dim), p->eps);
-    x = fx_nn_linear(&b->nn, x, output_weight(b), NULL);
+    x = b->arch->finish ? b->arch->finish(b, x) : fx_b_norm(b, FX_ONCE, "output_norm", x);
+    x = make_logits(b, x);
     if (x)
         x->name = FX_STR("logits");
     FX_OP0(b->nn.m, OUTPUT, FX_IN(x, b->nn.chain), FX_NOATTR);
@@ -229,7 +291,7 @@ static fx_status make_state(fx_arena *a, const fx_model_params *p, const fx_mode
 
 static fx_status unknown_arch(const fx_weights *w, fx_str name, fx_error *err)
 {
-    char list[256] = "";
+    char list[1024] = "";
     size_t n = 0;
 
     for (size_t i = 0; i < FX_COUNT(archs); i++)
@@ -267,34 +329,13 @@ static fx_status find_arch(const fx_weights *w, const fx_arch **out, fx_error *e
     return unknown_arch(w, name, err);
 }
 
-/* Layers that aren't plain attention over the whole context (or the model's one window). */
-static fx_status check_layer_types(const fx_weights *w, fx_error *err)
-{
-    json_t *types = fx_config_find(w, "layer_types"), *type;
-    size_t i;
-
-    json_array_foreach(types, i, type) {
-        const char *name = json_is_string(type) ? json_string_value(type) : "?";
-
-        if (strcmp(name, "full_attention"))
-            return fx_fail_param(err, FORNAX_EUNSUP, "layer_types", "%s: layer_types[%zu]: \"%s\" isn't supported",
-                                 fx_weights_path(w), i, name);
-    }
-    return FORNAX_OK;
-}
-
 /* What no architecture here does, wherever it is found. */
 static fx_status check_common(const fx_weights *w, fx_error *err)
 {
-    fx_str act = FX_STR("silu"), method = FX_STR("unknown");
+    fx_str method = FX_STR("unknown");
 
     if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
         return FORNAX_OK;
-    FX_TRY(check_layer_types(w, err));
-    FX_TRY(fx_config_opt_str(w, "hidden_act", &act, err));
-    if (!fx_str_is(act, "silu") && !fx_str_is(act, "swish"))
-        return fx_fail_param(err, FORNAX_EUNSUP, "hidden_act", "%s: hidden_act \"%.*s\" isn't supported here",
-                             fx_weights_path(w), FX_STR_ARG(act));
     if (fx_config_find(w, "quantization_config")) {
         FX_TRY(fx_config_opt_str(w, "quantization_config.quant_method", &method, err));
         return fx_fail_param(err, FORNAX_EUNSUP, "quantization_config",
@@ -317,15 +358,18 @@ fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_op
                          fx_error *err)
 {
     fx_build b = { .weights = w };
-    fx_rope rope;
+    fx_rope rope = { .attn_scale = 1 }, local = { .attn_scale = 1 };
 
     *out = (fx_model_desc){ 0 };
     FX_TRY(find_arch(w, &b.arch, err));
     FX_TRY(check_common(w, err));
-    FX_TRY(fx_params_read(b.arch, w, &out->params, err));
+    FX_TRY(fx_params_read(b.arch, w, arena, &out->params, err));
     if (b.arch->check)
         FX_TRY(b.arch->check(w, &out->params, err));
-    FX_TRY(fx_rope_read(b.arch, w, &out->params, arena, &rope, err));
+    if (out->params.rot_dim)
+        FX_TRY(fx_rope_read(b.arch, w, &out->params, false, arena, &rope, err));
+    if (out->params.rot_dim && out->params.rope_local > 0)
+        FX_TRY(fx_rope_read(b.arch, w, &out->params, true, arena, &local, err));
     FX_TRY(set_context(&out->params, opt, &out->max_context, err));
     FX_TRY(make_state(arena, &out->params, opt, &out->state, err));
     out->module = fx_module_new(arena);
@@ -333,7 +377,7 @@ fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_op
         return fx_nomem(err, "a graph");
     b.p = &out->params;
     b.nn.m = out->module;
-    out->step = build_step(&b, &rope);
+    out->step = build_step(&b, &rope, &local);
     FX_TRY(fx_module_status(out->module, err));
     out->arch = b.arch->name;
     out->vocab = out->params.vocab;

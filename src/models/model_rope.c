@@ -17,6 +17,8 @@ typedef struct scaling {
     const fx_weights *w;
     const fx_model_params *p;
     const char *object;          /* "rope_parameters" or "rope_scaling"; GGUF: NULL */
+    bool local;
+    double theta;
     double *freq;                /* [n] changed in place */
     int64_t n;
     double attn_scale;
@@ -86,13 +88,96 @@ static fx_status apply_llama3(scaling *s, fx_error *err)
     return FORNAX_OK;
 }
 
+/* What scores gain at most where contexts are stretched by 'factor'. */
+static double yarn_scale(double factor, double by) { return factor <= 1 ? 1 : 0.1 * by * log(factor) + 1; }
+
+/* The pair that turns 'turns' times over the old context. */
+static double yarn_pair(const scaling *s, double turns, double old)
+{
+    double dim = 2.0 * (double)s->n;
+
+    return dim * log(old / (turns * 2 * 3.14159265358979323846)) / (2 * log(s->theta));
+}
+
+static fx_status yarn_attn_scale(scaling *s, double factor, fx_error *err)
+{
+    double given = 0, m = 0, all = 0;
+    char key[96];
+
+    if (!s->object) {                    /* GGUF has what the rest is multiplied with */
+        FX_TRY(number(s, "attn_factor", NULL, 1, &given, err));
+        s->attn_scale = given * yarn_scale(factor, 1);
+        return FORNAX_OK;
+    }
+    snprintf(key, sizeof(key), "%s.attention_factor", s->object);
+    FX_TRY(fx_config_opt_f64(s->w, key, &given, err));
+    snprintf(key, sizeof(key), "%s.mscale", s->object);
+    FX_TRY(fx_config_opt_f64(s->w, key, &m, err));
+    snprintf(key, sizeof(key), "%s.mscale_all_dim", s->object);
+    FX_TRY(fx_config_opt_f64(s->w, key, &all, err));
+    if (given)
+        s->attn_scale = given;
+    else
+        s->attn_scale = m && all ? yarn_scale(factor, m) / yarn_scale(factor, all) : yarn_scale(factor, 1);
+    if (!isfinite(s->attn_scale))
+        return fx_fail(err, FORNAX_EFORMAT, "%s: %s: expected finite factors", fx_weights_path(s->w), s->object);
+    return FORNAX_OK;
+}
+
+/* YaRN: pairs that turn fast are kept, slow ones stretched by 'factor', those between blended. */
+static fx_status apply_yarn(scaling *s, fx_error *err)
+{
+    double factor, old, fast, slow, low, high;
+    bool truncate = true;
+    char key[96];
+
+    FX_TRY(number(s, "original_context_length", "original_max_position_embeddings", (double)s->p->context, &old, err));
+    FX_TRY(number(s, "factor", "factor", (double)s->p->context / old, &factor, err));
+    FX_TRY(number(s, "yarn_beta_fast", "beta_fast", 32, &fast, err));
+    FX_TRY(number(s, "yarn_beta_slow", "beta_slow", 1, &slow, err));
+    if (s->object) {
+        snprintf(key, sizeof(key), "%s.truncate", s->object);
+        FX_TRY(fx_config_opt_bool(s->w, key, &truncate, err));
+    }
+    FX_TRY(yarn_attn_scale(s, factor, err));
+    low = yarn_pair(s, fast, old);
+    high = yarn_pair(s, slow, old);
+    low = fmax(truncate ? floor(low) : low, 0);
+    high = fmin(truncate ? ceil(high) : high, 2.0 * (double)s->n - 1);
+    high = high == low ? high + 0.001 : high;
+    for (int64_t i = 0; i < s->n; i++) {
+        double t = fmin(fmax(((double)i - low) / (high - low), 0), 1);
+
+        s->freq[i] = s->freq[i] / factor * t + s->freq[i] * (1 - t);
+    }
+    return FORNAX_OK;
+}
+
+/* A fixed alpha instead of one that grows with the length. */
+static fx_status apply_dynamic(scaling *s, fx_error *err)
+{
+    double alpha = 0, dim = 2.0 * (double)s->n;
+    char key[96];
+
+    if (s->object && s->arch->ntk_alpha) {
+        snprintf(key, sizeof(key), "%s.alpha", s->object);
+        FX_TRY(fx_config_opt_f64(s->w, key, &alpha, err));
+    }
+    if (!(alpha > 0 && alpha <= 1e30) || s->n < 2)
+        return fx_fail_param(err, FORNAX_EUNSUP, "rope_scaling", "%s: RoPE scaling \"dynamic\" isn't supported",
+                             fx_weights_path(s->w));
+    for (int64_t i = 0; i < s->n; i++)
+        s->freq[i] = pow(s->theta * pow(alpha, dim / (dim - 2)), -2.0 * (double)i / dim);
+    return FORNAX_OK;
+}
+
 static const scaling_row scalings[] = {
     { "none", apply_none },
     { "default", apply_none },
     { "linear", apply_linear },
     { "llama3", apply_llama3 },
-    { "yarn", NULL },
-    { "dynamic", NULL },
+    { "yarn", apply_yarn },
+    { "dynamic", apply_dynamic },
     { "longrope", NULL },
     { "su", NULL },              /* longrope's old name */
     { "mrope", NULL },
@@ -111,21 +196,13 @@ static fx_status apply_named(scaling *s, fx_str type, fx_error *err)
 static fx_status scale_hub(scaling *s, fx_error *err)
 {
     fx_str type = FX_STR("default");
-    double partial = 1;
-    char key[64];
+    char key[96];
 
     s->object = json_is_object(fx_config_find(s->w, "rope_parameters")) ? "rope_parameters" : "rope_scaling";
-    snprintf(key, sizeof(key), "%s.full_attention", s->object);
-    if (fx_config_find(s->w, key))
-        return fx_fail_param(err, FORNAX_EUNSUP, s->object, "%s: %s by kind of layer aren't supported",
-                             fx_weights_path(s->w), s->object);
-    FX_TRY(fx_config_opt_f64(s->w, "partial_rotary_factor", &partial, err));
-    snprintf(key, sizeof(key), "%s.partial_rotary_factor", s->object);
-    FX_TRY(fx_config_opt_f64(s->w, key, &partial, err));
-    if (partial != 1)
-        return fx_fail_param(err, FORNAX_EUNSUP, "partial_rotary_factor",
-                             "%s: partial_rotary_factor %g isn't supported for %s", fx_weights_path(s->w), partial,
-                             s->arch->hf_name);
+    if (fx_config_find(s->w, "rope_parameters.full_attention") || fx_config_find(s->w, "rope_parameters.sliding_attention"))
+        s->object = s->local ? "rope_parameters.sliding_attention" : "rope_parameters.full_attention";
+    else if (s->local)
+        return FORNAX_OK;                /* scalings are of the layers that see everything */
     snprintf(key, sizeof(key), "%s.type", s->object);
     FX_TRY(fx_config_opt_str(s->w, key, &type, err));
     snprintf(key, sizeof(key), "%s.rope_type", s->object);
@@ -160,6 +237,8 @@ static fx_status scale_gguf(scaling *s, fx_error *err)
     double old = 1;
     char key[128];
 
+    if (s->local)
+        return FORNAX_OK;
     snprintf(key, sizeof(key), "%s.rope.scale_linear", s->arch->gguf_name);
     FX_TRY(fx_meta_opt_f64(s->w, key, &old, err));       /* what old files have for "linear" */
     snprintf(key, sizeof(key), "%s.rope.scaling.type", s->arch->gguf_name);
@@ -176,17 +255,18 @@ static fx_status scale_gguf(scaling *s, fx_error *err)
     return apply_factors(s, err);
 }
 
-fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_params *p, fx_arena *a, fx_rope *out,
-                       fx_error *err)
+fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_params *p, bool local, fx_arena *a,
+                       fx_rope *out, fx_error *err)
 {
-    scaling s = { .arch = arch, .w = w, .p = p, .n = p->rot_dim / 2, .attn_scale = 1 };
+    scaling s = { .arch = arch, .w = w, .p = p, .n = p->rot_dim / 2, .attn_scale = 1, .local = local,
+                  .theta = local ? p->rope_local : p->rope_theta };
 
     s.freq = FX_ARENA_NEWN(a, double, (size_t)s.n + 1);
     out->inv_freq = FX_ARENA_NEWN(a, float, (size_t)s.n + 1);
     if (!s.freq || !out->inv_freq)
         return fx_nomem(err, "RoPE frequencies");
     for (int64_t i = 0; i < s.n; i++)
-        s.freq[i] = pow(p->rope_theta, -2.0 * (double)i / (double)p->rot_dim);
+        s.freq[i] = pow(s.theta, -2.0 * (double)i / (double)p->rot_dim);
     FX_TRY((fx_weights_kind_of(w) == FX_WEIGHTS_GGUF ? scale_gguf : scale_hub)(&s, err));
     for (int64_t i = 0; i < s.n; i++)
         out->inv_freq[i] = (float)s.freq[i];

@@ -30,15 +30,33 @@ typedef struct fx_model_options {
 
 typedef struct fx_arch fx_arch;
 
+typedef enum fx_activation {
+    FX_ACTIV_SILU, FX_ACTIV_GELU, FX_ACTIV_GELU_TANH, FX_ACTIV_GELU_QUICK, FX_ACTIV_RELU, FX_ACTIV_RELU2,
+    FX_ACTIV_SIGMOID, FX_ACTIV_TANH, FX_ACTIV_NONE
+} fx_activation;
+
+/* What a layer does otherwise than the others. */
+enum {
+    FX_LAYER_WINDOW = 1,         /* attention sees 'window' positions */
+    FX_LAYER_NOPE = 2            /* nothing rotates */
+};
+
 /* What is known of a model; sizes in elements. */
 typedef struct fx_model_params {
     int64_t dim, layers, heads, kv_heads, head_dim, v_dim, ffn, vocab, context;
     double eps, attn_scale;      /* of scores; 0: 1/sqrt(head_dim) */
     bool tied;                   /* output weights are the embedding table */
-    bool attention_bias, mlp_bias;
+    bool attention_bias, out_bias, mlp_bias, head_bias;   /* of q, k, v; of what follows attention; of logits */
+    fx_activation act;
+    bool parallel;               /* attention and feed-forward read the same rows */
+    bool qk_norm;
     int64_t window;              /* positions that attention sees; 0: all */
-    int64_t rot_dim;             /* columns of a head that rotate */
-    double rope_theta;
+    const uint8_t *layer_flags;  /* [layers] FX_LAYER_*; NULL: all have the window, if there is one */
+    int64_t rot_dim;             /* columns of a head that rotate; -1: rot_part of it */
+    double rot_part;
+    double rope_theta, rope_local;   /* local: of layers with a window; 0: the same */
+    double embed_scale, residual_scale, logit_scale;      /* factors; 1: none */
+    double attn_softcap, logit_softcap, qkv_limit;        /* 0: none */
 } fx_model_params;
 
 typedef struct fx_model_desc {

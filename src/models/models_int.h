@@ -10,7 +10,12 @@
  * A row says where a number goes and what it is called: in GGUF metadata behind the
  * architecture's prefix ("llama." + key), in config.json as a path.  Several rows may
  * fill one field: the first that the file has wins. */
-typedef enum fx_param_kind { FX_PARAM_I64, FX_PARAM_F64, FX_PARAM_BOOL } fx_param_kind;
+typedef enum fx_param_kind {
+    FX_PARAM_I64,
+    FX_PARAM_F64,
+    FX_PARAM_BOOL,
+    FX_PARAM_ACT                 /* an activation, by the names that configurations use */
+} fx_param_kind;
 
 typedef struct fx_param {
     size_t at;                   /* in fx_model_params */
@@ -23,24 +28,59 @@ typedef struct fx_param {
 
 typedef struct fx_build fx_build;
 
+/* What a role's tensor is called in a hub folder, where it isn't as usual (tensor_names.c). */
+typedef struct fx_tensor_name {
+    const char *role, *form;     /* "%d": the layer */
+} fx_tensor_name;
+
+typedef enum fx_norm_kind { FX_NORM_RMS, FX_NORM_LAYER, FX_NORM_NONE } fx_norm_kind;
+
+/* How a hub folder's one tensor of q, k and v is laid out (GGUF's: q, then k, then v). */
+typedef enum fx_qkv_layout {
+    FX_QKV_ROWS,                 /* q, then k, then v */
+    FX_QKV_GROUPS                /* for each kv head: its q heads, k, v */
+} fx_qkv_layout;
+
 struct fx_arch {
     const char *name;            /* general.architecture of GGUF, and ours */
     const char *hf_name;         /* of "architectures" in config.json */
     const char *gguf_name;       /* NULL: GGUF doesn't tell it from another */
-    const fx_param *params;      /* beside those that all decoders have; ends in {0} */
+    const fx_param *params;      /* beside those that all decoders have, and before them; ends in {0} */
+    fx_model_params defaults;    /* of what a file doesn't say; 0: as usual */
+    const fx_tensor_name *names; /* ends in {0}; NULL: as usual */
+    fx_norm_kind norm;
+    bool norm_bias;              /* layer norms have one */
+    double hf_norm_offset;       /* added to a hub folder's norm weights (GGUF's have it in them) */
+    bool norm_last;              /* head norms come after the rotation */
+    fx_qkv_layout hf_qkv;
+    bool hf_transposed;          /* weights of a layer's products are [in, out] */
+    bool plain_mlp;              /* down(act(up x)) instead of down(act(gate x) * up x) */
     /* Style of rotation of GGUF's q and k rows (the converter permutes some) and of the hub's. */
     fx_rope_style gguf_rope, hf_rope;
     bool rope_factors;           /* GGUF may bring rope_freqs.weight */
+    bool ntk_alpha;              /* "dynamic" scaling with an alpha is fixed */
     /* Refuses what this build doesn't do; may be NULL. */
     fx_status (*check)(const fx_weights *w, const fx_model_params *p, fx_error *err);
+    /* Completes p by what tables of keys can't say; may be NULL. */
+    fx_status (*adjust)(const fx_weights *w, fx_model_params *p, fx_error *err);
+    /* Flags of the layers where the file has no list of kinds; may be NULL. */
+    fx_status (*layers)(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err);
+    fx_value *(*embed)(fx_build *b, fx_value *tokens);      /* NULL: the table, times embed_scale */
     fx_value *(*block)(fx_build *b, fx_value *x, int64_t layer);
+    fx_value *(*finish)(fx_build *b, fx_value *x);          /* before the logits; NULL: output_norm */
 };
 
 #define ARCH(name) extern const fx_arch fx_arch_##name;
 #include "models/all.def"
 
 /* Fills p from the file; checks ranges. */
-fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_model_params *p, fx_error *err);
+fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, fx_model_params *p, fx_error *err);
+/* EUNSUP that names a key of the file. */
+fx_status fx_param_refuse(const fx_weights *w, const char *key, fx_error *err);
+/* A key of this file's architecture in GGUF ("gemma2." + key), or of config.json; the value stays if
+ * the file has none. NULL names: its family has no such key. */
+fx_status fx_param_opt_i64(const fx_arch *arch, const fx_weights *w, const char *gguf, const char *hf, int64_t *io,
+                           fx_error *err);
 
 /* ---- Rotation ------------------------------------------------------------------------- */
 
@@ -48,8 +88,9 @@ typedef struct fx_rope {
     float *inv_freq;             /* [rot_dim/2], scaled */
     double attn_scale;           /* on cos and sin */
 } fx_rope;
-fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_params *p, fx_arena *a, fx_rope *out,
-                       fx_error *err);
+/* local: of the layers with a window, where they turn otherwise. */
+fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_params *p, bool local, fx_arena *a,
+                       fx_rope *out, fx_error *err);
 
 /* ---- Building ---------------------------------------------------------------------------- */
 
@@ -61,6 +102,8 @@ struct fx_build {
     const fx_model_params *p;
     fx_nn nn;
     fx_nn_attn attn;             /* of the layer being built; block may change it */
+    fx_value *inv_freq, *inv_freq_local;     /* NULL: nothing rotates; no others */
+    double rope_scale, rope_scale_local;
     char scope[32];
 };
 
@@ -68,15 +111,57 @@ struct fx_build {
  * names the tensor; then NULL. */
 fx_value *fx_w1(fx_build *b, int64_t layer, const char *role, int64_t n);
 fx_value *fx_w2(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols);
+/* A matrix as one long vector. */
+fx_value *fx_w_flat(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols);
 /* NULL without a fault if the file has none. */
 fx_value *fx_w1_opt(fx_build *b, int64_t layer, const char *role, int64_t n);
 bool fx_w_exists(const fx_build *b, int64_t layer, const char *role);
 /* The name of a role's tensor in this file; false: the family has no such role. */
-bool fx_role_name(const fx_weights *w, int64_t layer, const char *role, char *out, size_t cap);
+bool fx_role_name(const fx_arch *arch, const fx_weights *w, int64_t layer, const char *role, char *out, size_t cap);
+bool fx_is_gguf(const fx_build *b);
 
 /* x @ w^T of a role, with the bias of the role "<role>.bias" where asked for. */
 fx_value *fx_b_linear(fx_build *b, int64_t layer, const char *role, fx_value *x, int64_t rows, int64_t cols, bool bias);
-/* down(silu(gate x) * up x), the feed-forward part that most share. */
+/* The same; a GGUF file tells of biases by having them. */
+fx_value *fx_b_product(fx_build *b, int64_t layer, const char *role, fx_value *x, int64_t rows, int64_t cols, bool bias);
+
+/* ---- Words that architectures share (model_parts.c) ---------------------------------------- */
+
+/* The norm of a role, of the architecture's kind. */
+fx_value *fx_b_norm(fx_build *b, int64_t layer, const char *role, fx_value *x);
+/* The same over 'groups' equal parts of x's columns; its weights are n numbers: a part's, or all. */
+fx_value *fx_b_norm_of(fx_build *b, int64_t layer, const char *role, fx_value *x, int64_t groups, int64_t n);
+fx_value *fx_b_activation(fx_build *b, const char *name, fx_value *x);
+/* x + h * residual_scale */
+fx_value *fx_b_residual(fx_build *b, const char *name, fx_value *x, fx_value *h);
+/* x * factor; x itself where that is 1. */
+fx_value *fx_b_scale(fx_build *b, const char *name, fx_value *x, double factor);
+/* q, k and v of x, from three tensors or one. */
+void fx_b_qkv(fx_build *b, int64_t layer, fx_value *x, fx_value *qkv[3]);
+/* q, k, v, head norms, rotation, attention, without the product that follows. */
+fx_value *fx_b_attend(fx_build *b, int64_t layer, fx_value *x);
+fx_value *fx_b_attention(fx_build *b, int64_t layer, fx_value *x);
+/* The feed-forward part, plain or gated. */
+fx_value *fx_b_mlp(fx_build *b, int64_t layer, fx_value *x);
+/* act(gate x) * up x, from two tensors or one. */
+fx_value *fx_b_gated(fx_build *b, int64_t layer, fx_value *x);
 fx_value *fx_b_swiglu(fx_build *b, int64_t layer, fx_value *x);
+/* Rows of a weight: see ROWS in ops.def. */
+fx_value *fx_b_rows(fx_build *b, fx_value *w, int64_t start, int64_t n, int64_t run, int64_t stride);
+/* Positions of the rows, an input of the graph. */
+fx_value *fx_b_positions(fx_build *b);
+/* ALiBi's slopes of all heads, of which 'round' makes numbers as the model knows them. */
+fx_value *fx_b_alibi(fx_build *b, float (*round)(const fx_build *b, float slope));
+
+/* Windows as Qwen's configurations have them (qwen2.c). */
+fx_status fx_qwen_adjust(const fx_weights *w, fx_model_params *p, fx_error *err);
+fx_status fx_qwen_layers(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err);
+/* Granite's factors (granite.c). */
+fx_status fx_granite_adjust(const fx_weights *w, fx_model_params *p, fx_error *err);
+
+/* Blocks that architectures share. */
+fx_value *fx_block_sequential(fx_build *b, fx_value *x, int64_t layer);   /* attn_norm, attention; ffn_norm, mlp */
+/* Attention and feed-forward side by side; from one norm, or from ffn_norm too if the file has it. */
+fx_value *fx_block_parallel(fx_build *b, fx_value *x, int64_t layer);
 
 #endif

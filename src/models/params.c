@@ -16,16 +16,62 @@ static const fx_param common[] = {
     FX_PARAM(v_dim, I64, false, "attention.value_length", NULL),
     FX_PARAM(ffn, I64, true, "feed_forward_length", "intermediate_size"),
     FX_PARAM(context, I64, true, "context_length", "max_position_embeddings"),
+    FX_PARAM(act, ACT, false, NULL, "hidden_act"),
     FX_PARAM(vocab, I64, false, NULL, "vocab_size"),
-    FX_PARAM(eps, F64, true, "attention.layer_norm_rms_epsilon", "rms_norm_eps"),
     FX_PARAM(attn_scale, F64, false, "attention.scale", NULL),
     FX_PARAM(tied, BOOL, false, NULL, "tie_word_embeddings"),
     FX_PARAM(rot_dim, I64, false, "rope.dimension_count", NULL),
-    FX_PARAM(rope_theta, F64, false, "rope.freq_base", "rope_parameters.rope_theta"),
+    FX_PARAM(rot_part, F64, false, NULL, "rope_parameters.partial_rotary_factor"),
+    FX_PARAM(rot_part, F64, false, NULL, "partial_rotary_factor"),
+    FX_PARAM(rope_theta, F64, false, "rope.freq_base", "rope_parameters.full_attention.rope_theta"),
+    FX_PARAM(rope_theta, F64, false, NULL, "rope_parameters.rope_theta"),
     FX_PARAM(rope_theta, F64, false, NULL, "rope_scaling.rope_theta"),
     FX_PARAM(rope_theta, F64, false, NULL, "rope_theta"),
     { 0, FX_PARAM_I64, false, NULL, NULL },
 };
+
+/* What every norm has; which key, its kind says. */
+static const fx_param rms_eps = FX_PARAM(eps, F64, true, "attention.layer_norm_rms_epsilon", "rms_norm_eps");
+static const fx_param layer_eps = FX_PARAM(eps, F64, true, "attention.layer_norm_epsilon", "layer_norm_eps");
+
+static const struct { const char *name; fx_activation act; } activations[] = {
+    { "silu", FX_ACTIV_SILU },
+    { "swish", FX_ACTIV_SILU },
+    { "gelu", FX_ACTIV_GELU },
+    { "gelu_python", FX_ACTIV_GELU },
+    { "gelu_new", FX_ACTIV_GELU_TANH },
+    { "gelu_fast", FX_ACTIV_GELU_TANH },
+    { "gelu_pytorch_tanh", FX_ACTIV_GELU_TANH },
+    { "gelu_accurate", FX_ACTIV_GELU_TANH },
+    { "gelu_python_tanh", FX_ACTIV_GELU_TANH },
+    { "quick_gelu", FX_ACTIV_GELU_QUICK },
+    { "relu", FX_ACTIV_RELU },
+    { "relu2", FX_ACTIV_RELU2 },
+    { "sigmoid", FX_ACTIV_SIGMOID },
+    { "tanh", FX_ACTIV_TANH },
+    { "linear", FX_ACTIV_NONE },
+};
+
+static fx_status read_activation(const fx_weights *w, const char *key, fx_activation *out, fx_error *err)
+{
+    fx_str name;
+
+    FX_TRY(fx_config_str(w, key, &name, err));
+    for (size_t i = 0; i < FX_COUNT(activations); i++) {
+        if (fx_str_is(name, activations[i].name)) {
+            *out = activations[i].act;
+            return FORNAX_OK;
+        }
+    }
+    return fx_fail_param(err, FORNAX_EUNSUP, key, "%s: %s \"%.*s\" isn't supported", fx_weights_path(w), key,
+                         FX_STR_ARG(name));
+}
+
+fx_status fx_param_refuse(const fx_weights *w, const char *key, fx_error *err)
+{
+    return fx_fail_param(err, FORNAX_EUNSUP, key, "%s: %s isn't supported for this architecture", fx_weights_path(w),
+                         key);
+}
 
 static fx_status read_value(const fx_weights *w, const fx_param *row, const char *key, void *at, fx_error *err)
 {
@@ -35,6 +81,7 @@ static fx_status read_value(const fx_weights *w, const fx_param *row, const char
     case FX_PARAM_I64: return (gguf ? fx_meta_i64 : fx_config_i64)(w, key, at, err);
     case FX_PARAM_F64: return (gguf ? fx_meta_f64 : fx_config_f64)(w, key, at, err);
     case FX_PARAM_BOOL: return (gguf ? fx_meta_bool : fx_config_bool)(w, key, at, err);
+    case FX_PARAM_ACT: return read_activation(w, key, at, err);
     }
     return FORNAX_EINTERNAL;
 }
@@ -55,21 +102,56 @@ static void key_of(const fx_arch *arch, const fx_weights *w, const fx_param *row
     }
 }
 
-static fx_status read_rows(const fx_arch *arch, const fx_weights *w, const fx_param *rows, fx_model_params *p,
+fx_status fx_param_opt_i64(const fx_arch *arch, const fx_weights *w, const char *gguf, const char *hf, int64_t *io,
                            fx_error *err)
 {
-    uint64_t filled[(sizeof(*p) + 63) / 64] = { 0 };     /* a bit per byte: the field that starts there */
+    fx_param row = { 0, FX_PARAM_I64, false, gguf, hf };
+    char key[128];
+    bool there;
 
-    for (; rows->gguf || rows->hf; rows++) {
-        char key[128];
-        bool there, done = filled[rows->at / 64] >> rows->at % 64 & 1;
+    key_of(arch, w, &row, key, sizeof(key), &there);
+    return there ? read_value(w, &row, key, io, err) : FORNAX_OK;
+}
 
-        key_of(arch, w, rows, key, sizeof(key), &there);
-        if (done || (!there && !(rows->required && *key)))
-            continue;
-        filled[rows->at / 64] |= UINT64_C(1) << rows->at % 64;
-        FX_TRY(read_value(w, rows, key, (char *)p + rows->at, err));
-    }
+/* A bit per byte of the parameters: the field that starts there has its value. */
+typedef struct fields {
+    uint64_t bits[(sizeof(fx_model_params) + 63) / 64];
+} fields;
+
+static bool is_filled(const fields *f, const fx_param *row) { return f->bits[row->at / 64] >> row->at % 64 & 1; }
+
+static fx_status read_row(const fx_arch *arch, const fx_weights *w, const fx_param *row, fields *f, fx_model_params *p,
+                          fx_error *err)
+{
+    char key[128];
+    bool there;
+
+    key_of(arch, w, row, key, sizeof(key), &there);
+    if (is_filled(f, row) || !there)
+        return FORNAX_OK;
+    f->bits[row->at / 64] |= UINT64_C(1) << row->at % 64;
+    return read_value(w, row, key, (char *)p + row->at, err);
+}
+
+/* The message for a key that must be there, if its field has no value and no default. */
+static fx_status check_row(const fx_arch *arch, const fx_weights *w, const fx_param *row, const fields *f,
+                           fx_model_params *p, fx_error *err)
+{
+    static const char zeros[8] = { 0 };
+    char key[128];
+    bool there;
+
+    key_of(arch, w, row, key, sizeof(key), &there);
+    if (is_filled(f, row) || !row->required || !*key || memcmp((const char *)p + row->at, zeros, sizeof(zeros)))
+        return FORNAX_OK;
+    return read_value(w, row, key, (char *)p + row->at, err);
+}
+
+static fx_status read_rows(const fx_arch *arch, const fx_weights *w, const fx_param *rows, fields *f,
+                           fx_model_params *p, fx_error *err)
+{
+    for (; rows && (rows->gguf || rows->hf); rows++)
+        FX_TRY(read_row(arch, w, rows, f, p, err));
     return FORNAX_OK;
 }
 
@@ -92,6 +174,9 @@ static fx_status check_sizes(const fx_weights *w, const fx_model_params *p, fx_e
     FX_TRY(in_range(w, "feed-forward size", p->ffn, 1, 1 << 24, err));
     FX_TRY(in_range(w, "vocabulary size", p->vocab, 1, MAX_SIZE - 1, err));
     FX_TRY(in_range(w, "context length", p->context, 1, MAX_SIZE - 1, err));
+    if (!(p->rot_part > 0 && p->rot_part <= 1))
+        return fx_fail(err, FORNAX_EFORMAT, "%s: partial_rotary_factor: expected more than 0 and at most 1, found %g",
+                       fx_weights_path(w), p->rot_part);
     FX_TRY(in_range(w, "window of attention", p->window, 0, MAX_SIZE - 1, err));
     FX_TRY(in_range(w, "rotated columns of a head", p->rot_dim, 0, p->head_dim, err));
     if (p->heads % p->kv_heads)
@@ -100,6 +185,10 @@ static fx_status check_sizes(const fx_weights *w, const fx_model_params *p, fx_e
     if (p->rot_dim % 2)
         return fx_fail(err, FORNAX_EFORMAT, "%s: expected an even number of rotated columns, found %lld",
                        fx_weights_path(w), (long long)p->rot_dim);
+    if (!isfinite(p->embed_scale) || !isfinite(p->residual_scale) || !isfinite(p->logit_scale) ||
+        !(p->attn_softcap >= 0 && p->attn_softcap <= 1e9) || !(p->logit_softcap >= 0 && p->logit_softcap <= 1e9) ||
+        !(p->qkv_limit >= 0 && p->qkv_limit <= 1e30) || !(p->rope_local >= 0 && p->rope_local <= 1e30))
+        return fx_fail(err, FORNAX_EFORMAT, "%s: a multiplier, cap or limit is out of range", fx_weights_path(w));
     if (!(p->eps >= 0 && p->eps < 1) || !(p->rope_theta > 0 && p->rope_theta <= 1e30) ||
         !(p->attn_scale > 0 && p->attn_scale <= 1e30))
         return fx_fail(err, FORNAX_EFORMAT, "%s: norm epsilon %g, rope base %g or attention scale %g is out of range",
@@ -108,12 +197,12 @@ static fx_status check_sizes(const fx_weights *w, const fx_model_params *p, fx_e
 }
 
 /* GGUF files state the vocabulary by the table's rows. */
-static fx_status vocab_from_table(const fx_weights *w, fx_model_params *p, fx_error *err)
+static fx_status vocab_from_table(const fx_arch *arch, const fx_weights *w, fx_model_params *p, fx_error *err)
 {
     char name[64];
     const fx_weight *t;
 
-    fx_role_name(w, FX_ONCE, "token_embd", name, sizeof(name));
+    fx_role_name(arch, w, FX_ONCE, "token_embd", name, sizeof(name));
     t = fx_weights_find(w, fx_str_of(name));
     if (!t)
         return fx_fail(err, FORNAX_EFORMAT, "%s: tensor %s is missing", fx_weights_path(w), name);
@@ -121,25 +210,97 @@ static fx_status vocab_from_table(const fx_weights *w, fx_model_params *p, fx_er
     return FORNAX_OK;
 }
 
-fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_model_params *p, fx_error *err)
+/* Kinds of layers, one by one: config.json's layer_types. */
+static fx_status read_layer_types(const fx_weights *w, const fx_model_params *p, json_t *types, uint8_t *flags,
+                                  fx_error *err)
 {
-    *p = (fx_model_params){ .rope_theta = 10000, .rot_dim = -1 };
-    FX_TRY(read_rows(arch, w, common, p, err));
-    if (arch->params)
-        FX_TRY(read_rows(arch, w, arch->params, p, err));
+    json_t *type;
+    size_t i;
+
+    if (!json_is_array(types) || (int64_t)json_array_size(types) != p->layers)
+        return fx_fail_param(err, FORNAX_EFORMAT, "layer_types", "%s: config.json: layer_types: expected a list of %lld",
+                             fx_weights_path(w), (long long)p->layers);
+    json_array_foreach(types, i, type) {
+        const char *name = json_is_string(type) ? json_string_value(type) : "?";
+
+        if (strcmp(name, "full_attention") == 0)
+            flags[i] &= (uint8_t)~FX_LAYER_WINDOW;
+        else if (strcmp(name, "sliding_attention") == 0)
+            flags[i] |= FX_LAYER_WINDOW;
+        else
+            return fx_fail_param(err, FORNAX_EUNSUP, "layer_types", "%s: layer_types[%zu]: \"%s\" isn't supported",
+                                 fx_weights_path(w), i, name);
+        if ((flags[i] & FX_LAYER_WINDOW) && !p->window)
+            return fx_fail_param(err, FORNAX_EFORMAT, "sliding_window",
+                                 "%s: config.json: layer_types has layers with a window, sliding_window is missing",
+                                 fx_weights_path(w));
+    }
+    return FORNAX_OK;
+}
+
+static fx_status read_layers(const fx_arch *arch, const fx_weights *w, fx_arena *a, fx_model_params *p, fx_error *err)
+{
+    json_t *types = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF ? NULL : fx_config_find(w, "layer_types");
+    uint8_t *flags;
+
+    if (!types && !arch->layers)
+        return FORNAX_OK;
+    flags = fx_arena_array(a, (size_t)p->layers, 1);
+    if (!flags)
+        return fx_nomem(err, "a model's layers");
+    memset(flags, p->window ? FX_LAYER_WINDOW : 0, (size_t)p->layers);
+    if (arch->layers)
+        FX_TRY(arch->layers(w, p, flags, err));
+    if (types)
+        FX_TRY(read_layer_types(w, p, types, flags, err));
+    p->layer_flags = flags;
+    return FORNAX_OK;
+}
+
+/* Sizes that follow from others. */
+static fx_status derive(const fx_arch *arch, const fx_weights *w, fx_model_params *p, fx_error *err)
+{
     if (!p->vocab)
-        FX_TRY(vocab_from_table(w, p, err));
+        FX_TRY(vocab_from_table(arch, w, p, err));
     if (!p->kv_heads)
         p->kv_heads = p->heads;
-    if (!p->head_dim) {
-        FX_TRY(in_range(w, "number of heads", p->heads, 1, 1 << 16, err));
+    FX_TRY(in_range(w, "number of layers", p->layers, 1, 4096, err));
+    FX_TRY(in_range(w, "number of heads", p->heads, 1, 1 << 16, err));
+    FX_TRY(in_range(w, "embedding size", p->dim, 1, 1 << 20, err));
+    if (!p->head_dim)
         p->head_dim = p->dim / p->heads;
-    }
+    FX_TRY(in_range(w, "key size of a head", p->head_dim, 1, 1 << 16, err));
     if (!p->v_dim)
         p->v_dim = p->head_dim;
     if (p->rot_dim < 0)
-        p->rot_dim = p->head_dim;
-    if (p->attn_scale == 0 && p->head_dim > 0)
+        p->rot_dim = (int64_t)((double)p->head_dim * p->rot_part);
+    return FORNAX_OK;
+}
+
+fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, fx_model_params *p, fx_error *err)
+{
+    const fx_param eps[] = { arch->norm == FX_NORM_RMS ? rms_eps : layer_eps, { 0, FX_PARAM_I64, false, NULL, NULL } };
+    const fx_param *const tables[] = { arch->params, common, eps };
+    fields f = { { 0 } };
+
+    *p = arch->defaults;
+    p->rope_theta = p->rope_theta ? p->rope_theta : 10000;
+    p->rot_dim = p->rot_dim ? p->rot_dim : -1;
+    p->rot_part = p->rot_part ? p->rot_part : 1;
+    p->embed_scale = p->embed_scale ? p->embed_scale : 1;
+    p->residual_scale = p->residual_scale ? p->residual_scale : 1;
+    p->logit_scale = p->logit_scale ? p->logit_scale : 1;
+    for (size_t i = 0; i < FX_COUNT(tables); i++)
+        FX_TRY(read_rows(arch, w, tables[i], &f, p, err));
+    if (arch->adjust)
+        FX_TRY(arch->adjust(w, p, err));
+    for (size_t i = 0; i < FX_COUNT(tables); i++) {
+        for (const fx_param *row = tables[i]; row && (row->gguf || row->hf); row++)
+            FX_TRY(check_row(arch, w, row, &f, p, err));
+    }
+    FX_TRY(derive(arch, w, p, err));
+    if (p->attn_scale == 0)
         p->attn_scale = 1 / sqrt((double)p->head_dim);
+    FX_TRY(read_layers(arch, w, a, p, err));
     return check_sizes(w, p, err);
 }

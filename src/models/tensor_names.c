@@ -1,4 +1,5 @@
-/* tensor_names.c - what a role's tensor is called: one column for each naming family.
+/* tensor_names.c - what a role's tensor is called: one column for each naming family, and an
+ * architecture's own names before them.
  *
  * A role is GGUF's name without block and suffix ("attn_q"); "attn_q.bias" is its bias.
  * A file belongs to the first family whose embedding table it has. */
@@ -17,6 +18,8 @@ static const name_row rows[] = {
     { "token_embd", { "token_embd", "model.embed_tokens", NULL, "transformer.wte" } },
     { "output_norm", { "output_norm", "model.norm", NULL, "transformer.ln_f" } },
     { "output", { "output", "lm_head", NULL, "lm_head" } },
+    { "attn_qkv", { "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj", NULL, NULL } },
+    { "ffn_gate_up", { NULL, "model.layers.%d.mlp.gate_up_proj", NULL, NULL } },
     { "attn_norm", { "blk.%d.attn_norm", "model.layers.%d.input_layernorm", NULL, "transformer.h.%d.ln_1" } },
     { "attn_q", { "blk.%d.attn_q", "model.layers.%d.self_attn.q_proj", NULL,
                   "transformer.h.%d.attn.attention.q_proj" } },
@@ -28,6 +31,10 @@ static const name_row rows[] = {
                        "transformer.h.%d.attn.attention.out_proj" } },
     { "attn_q_norm", { "blk.%d.attn_q_norm", "model.layers.%d.self_attn.q_norm", NULL, NULL } },
     { "attn_k_norm", { "blk.%d.attn_k_norm", "model.layers.%d.self_attn.k_norm", NULL, NULL } },
+    { "post_attention_norm", { "blk.%d.post_attention_norm", NULL, NULL, NULL } },
+    { "post_ffw_norm", { "blk.%d.post_ffw_norm", "model.layers.%d.post_feedforward_layernorm", NULL, NULL } },
+    { "position_embd", { "position_embd", NULL, NULL, NULL } },
+    { "token_embd_norm", { "token_embd_norm", NULL, NULL, NULL } },
     { "ffn_norm", { "blk.%d.ffn_norm", "model.layers.%d.post_attention_layernorm", NULL, "transformer.h.%d.ln_2" } },
     { "ffn_gate", { "blk.%d.ffn_gate", "model.layers.%d.mlp.gate_proj", NULL, "transformer.h.%d.mlp.c_fc_0" } },
     { "ffn_up", { "blk.%d.ffn_up", "model.layers.%d.mlp.up_proj", NULL, "transformer.h.%d.mlp.c_fc_1" } },
@@ -59,21 +66,63 @@ static int family_of(const fx_weights *w)
     return LLAMA;
 }
 
-bool fx_role_name(const fx_weights *w, int64_t layer, const char *role, char *out, size_t cap)
+static void put_name(const char *form, int64_t layer, const char *suffix, char *out, size_t cap)
+{
+    const char *d = strstr(form, "%d");
+
+    if (d)
+        snprintf(out, cap, "%.*s%lld%s%s", (int)(d - form), form, (long long)layer, d + 2, suffix);
+    else
+        snprintf(out, cap, "%s%s", form, suffix);
+}
+
+/* Whether a folder's names lack their first part ("transformer."), as those of bare models do. */
+static bool is_bare(const fx_arch *arch, const fx_weights *w)
+{
+    char name[128];
+
+    for (const fx_tensor_name *t = arch->names; t->role; t++) {
+        const char *dot = strchr(t->form, '.');
+
+        if (strcmp(t->role, "token_embd") || !dot)
+            continue;
+        put_name(t->form, 0, ".weight", name, sizeof(name));
+        return !fx_weights_find(w, fx_str_of(name)) && fx_weights_find(w, fx_str_of(name + (dot + 1 - t->form)));
+    }
+    return false;
+}
+
+/* The architecture's own name of a role. */
+static bool own_name(const fx_arch *arch, const fx_weights *w, int64_t layer, fx_str role, const char *suffix,
+                     char *out, size_t cap)
+{
+    for (const fx_tensor_name *t = arch->names; t && t->role; t++) {
+        const char *form = t->form;
+
+        if (!fx_str_is(role, t->role))
+            continue;
+        if (is_bare(arch, w) && strchr(form, '.'))
+            form = strchr(form, '.') + 1;
+        put_name(form, layer, suffix, out, cap);
+        return true;
+    }
+    return false;
+}
+
+bool fx_role_name(const fx_arch *arch, const fx_weights *w, int64_t layer, const char *role, char *out, size_t cap)
 {
     const char *dot = strchr(role, '.'), *suffix = dot ? dot : ".weight";
     size_t n = dot ? (size_t)(dot - role) : strlen(role);
     int family = family_of(w);
 
+    if (family != GGUF && own_name(arch, w, layer, fx_str_n(role, n), suffix, out, cap))
+        return true;
     for (size_t i = 0; i < FX_COUNT(rows); i++) {
-        const char *form = form_of(&rows[i], family), *d = form ? strstr(form, "%d") : NULL;
+        const char *form = form_of(&rows[i], family);
 
         if (!form || strlen(rows[i].role) != n || memcmp(rows[i].role, role, n))
             continue;
-        if (d)
-            snprintf(out, cap, "%.*s%lld%s%s", (int)(d - form), form, (long long)layer, d + 2, suffix);
-        else
-            snprintf(out, cap, "%s%s", form, suffix);
+        put_name(form, layer, suffix, out, cap);
         return true;
     }
     return false;

@@ -179,15 +179,6 @@ static void experts_key(fx_buf *b, int *n)
         gguf_u32(b, "llama.expert_count", 8);
 }
 
-static void yarn_key(fx_buf *b, int *n)
-{
-    *n = 1;
-    if (b) {
-        gguf_key(b, "llama.rope.scaling.type", FX_META_STR);
-        put_str(b, "yarn");
-    }
-}
-
 #define SCALED(type) ", \"rope_scaling\": {\"rope_type\": \"" type "\", \"factor\": 4.0}"
 static const struct { model_spec s; fx_status st; const char *why; } refusals[] = {
     { { LLAMA, .dtype = FX_F32, .drop = "model.layers.1.mlp.up_proj.weight" }, FORNAX_EFORMAT,
@@ -204,26 +195,25 @@ static const struct { model_spec s; fx_status st; const char *why; } refusals[] 
     { { LLAMA, .gguf = true, .dtype = FX_F32, .drop = "token_embd.weight" }, FORNAX_EFORMAT,
       "tensor token_embd.weight is missing" },
     { { LLAMA, .gguf = true, .dtype = FX_F32, .more_keys = experts_key }, FORNAX_EUNSUP, "llama.expert_count" },
-    { { LLAMA, .gguf = true, .dtype = FX_F32, .more_keys = yarn_key }, FORNAX_EUNSUP, "yarn" },
-    { { LLAMA, .dtype = FX_F32, .config = SCALED("yarn") }, FORNAX_EUNSUP, "\"yarn\"" },
     { { LLAMA, .dtype = FX_F32, .config = SCALED("dynamic") }, FORNAX_EUNSUP, "\"dynamic\"" },
     { { LLAMA, .dtype = FX_F32, .config = SCALED("longrope") }, FORNAX_EUNSUP, "\"longrope\"" },
     { { LLAMA, .dtype = FX_F32, .config = SCALED("new") }, FORNAX_EUNSUP, "\"new\"" },
     { { LLAMA, .dtype = FX_F32, .config = SCALED("llama3") }, FORNAX_ENOTFOUND, "rope_scaling.low_freq_factor" },
     { { LLAMA, .dtype = FX_F32, .config = ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}" }, FORNAX_EFORMAT,
       "rope_scaling.factor" },
-    { { LLAMA, .dtype = FX_F32, .config = ", \"partial_rotary_factor\": 0.5" }, FORNAX_EUNSUP, "partial_rotary_factor" },
-    { { LLAMA, .dtype = FX_F32, .config = ", \"hidden_act\": \"gelu\"" }, FORNAX_EUNSUP, "gelu" },
+    { { LLAMA, .dtype = FX_F32, .config = ", \"partial_rotary_factor\": 1.5" }, FORNAX_EFORMAT, "partial_rotary_factor" },
+    { { LLAMA, .dtype = FX_F32, .config = ", \"hidden_act\": \"xielu\"" }, FORNAX_EUNSUP, "hidden_act \"xielu\"" },
     { { LLAMA, .dtype = FX_F32, .config = ", \"sliding_window\": 32" }, FORNAX_EUNSUP, "sliding_window" },
     { { LLAMA, .dtype = FX_F32, .config = ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]" },
+      FORNAX_EFORMAT, "sliding_window is missing" },
+    { { QWEN3, .dtype = FX_F32, .config = ", \"layer_types\": [\"full_attention\", \"chunked_attention\"]" },
       FORNAX_EUNSUP, "layer_types[1]" },
+    { { QWEN3, .dtype = FX_F32, .config = ", \"layer_types\": [\"full_attention\"]" }, FORNAX_EFORMAT, "a list of 2" },
     { { LLAMA, .dtype = FX_F32, .config = ", \"quantization_config\": {\"quant_method\": \"awq\"}" }, FORNAX_EUNSUP,
       "awq" },
-    { { QWEN3, .dtype = FX_F32, .config = ", \"use_sliding_window\": true, \"sliding_window\": 32" }, FORNAX_EUNSUP,
-      "use_sliding_window" },
     { { QWEN3, .dtype = FX_F32, .drop = "model.layers.0.self_attn.q_norm.weight" }, FORNAX_EFORMAT,
       "model.layers.0.self_attn.q_norm.weight is missing" },
-    { { .arch = "gemma2", .gguf = true, .dtype = FX_F32 }, FORNAX_EUNSUP, "\"gemma2\"" },
+    { { .arch = "gpt5", .gguf = true, .dtype = FX_F32 }, FORNAX_EUNSUP, "\"gpt5\"" },
     { { .arch = "llama", .layers = 1, .dim = 64, .heads = 3, .kv_heads = 2, .head_dim = 16, .ffn = 96, .vocab = 100,
         .dtype = FX_F32 }, FORNAX_EFORMAT, "multiple of kv heads" },
     { { .arch = "llama", .layers = 0, .dim = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .ffn = 96, .vocab = 100,
