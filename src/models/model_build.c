@@ -204,7 +204,7 @@ static fx_value *output_weight(fx_build *b)
 {
     bool tied = fx_is_gguf(b) ? !fx_w_exists(b, FX_ONCE, "output") : b->p->tied;
 
-    return fx_w2(b, FX_ONCE, tied ? "token_embd" : "output", b->p->vocab, b->p->dim);
+    return fx_w2(b, FX_ONCE, tied ? "token_embd" : "output", b->p->vocab, b->p->embed_dim ? b->p->embed_dim : b->p->dim);
 }
 
 static fx_value *make_logits(fx_build *b, fx_value *x)

@@ -43,6 +43,7 @@ enum {
 
 /* What is known of a model; sizes in elements. */
 typedef struct fx_model_params {
+    int64_t embed_dim;           /* of the embedding table's rows; 0: dim */
     int64_t dim, layers, heads, kv_heads, head_dim, v_dim, ffn, vocab, context;
     double eps, attn_scale;      /* of scores; 0: 1/sqrt(head_dim) */
     bool tied;                   /* output weights are the embedding table */

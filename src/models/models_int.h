@@ -94,6 +94,7 @@ fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_
 
 /* ---- Building ---------------------------------------------------------------------------- */
 
+#define FX_PLAN_PARTS 8          /* tensors that one weight may be made of (kir/plan.h) */
 #define FX_ONCE (-1)             /* layer of a tensor that isn't one of a layer's */
 
 struct fx_build {

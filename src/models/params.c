@@ -166,6 +166,7 @@ static fx_status in_range(const fx_weights *w, const char *what, int64_t n, int6
 static fx_status check_sizes(const fx_weights *w, const fx_model_params *p, fx_error *err)
 {
     FX_TRY(in_range(w, "embedding size", p->dim, 1, 1 << 20, err));
+    FX_TRY(in_range(w, "width of the embedding table", p->embed_dim, 0, 1 << 20, err));
     FX_TRY(in_range(w, "number of layers", p->layers, 1, 4096, err));
     FX_TRY(in_range(w, "number of heads", p->heads, 1, 1 << 16, err));
     FX_TRY(in_range(w, "number of kv heads", p->kv_heads, 1, p->heads, err));

@@ -34,6 +34,7 @@ static const name_row rows[] = {
     { "post_attention_norm", { "blk.%d.post_attention_norm", NULL, NULL, NULL } },
     { "post_ffw_norm", { "blk.%d.post_ffw_norm", "model.layers.%d.post_feedforward_layernorm", NULL, NULL } },
     { "position_embd", { "position_embd", NULL, NULL, NULL } },
+    { "attn_norm_2", { "blk.%d.attn_norm_2", NULL, NULL, NULL } },
     { "token_embd_norm", { "token_embd_norm", NULL, NULL, NULL } },
     { "ffn_norm", { "blk.%d.ffn_norm", "model.layers.%d.post_attention_layernorm", NULL, "transformer.h.%d.ln_2" } },
     { "ffn_gate", { "blk.%d.ffn_gate", "model.layers.%d.mlp.gate_proj", NULL, "transformer.h.%d.mlp.c_fc_0" } },
