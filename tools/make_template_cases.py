@@ -35,6 +35,34 @@ class Generation(Extension):
         return caller()
 
 
+class Dict:
+    def __call__(self, *args, **kwargs):
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args):
+        return dict.fromkeys(*args)
+
+
+class Namespace(jinja2.utils.Namespace):
+    """Refuses names that begin with an underscore, as transformers 5 does."""
+
+    def __init__(*args, **kwargs):
+        attrs = dict(*args[1:], **kwargs)
+        for name in attrs:
+            Namespace._check(name)
+        jinja2.utils.Namespace.__init__(args[0], attrs)
+
+    def __setitem__(self, name, value):
+        Namespace._check(name)
+        jinja2.utils.Namespace.__setitem__(self, name, value)
+
+    @staticmethod
+    def _check(name):
+        if name.startswith("_"):
+            raise jinja2.exceptions.SecurityError("Chat templates cannot store underscore-prefixed attributes on a "
+                                                  f"namespace, but got {name!r}. Please rename the attribute.")
+
+
 def environment():
     def raise_exception(message):
         raise jinja2.exceptions.TemplateError(message)
@@ -46,6 +74,8 @@ def environment():
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda fmt: NOW.strftime(fmt)
+    env.globals["dict"] = Dict()
+    env.globals["namespace"] = Namespace
     return env
 
 
@@ -127,7 +157,7 @@ LINES["subscripts"] = r"""
 {{ messages[0]['role'] }} {{ messages[0].role }} {{ messages[1:]|length }} {{ messages[-1].content[0].text }} {{ messages[0].get('name') }} {{ messages[2].tool_calls is defined }}
 {{ d|attr('items') is callable }} {{ d|attr('a') is defined }} {{ s|attr('upper') is callable }}
 {{ namespace(x=1).x }} {{ namespace(x=1).y is defined }} {{ namespace({'q': 2}).q }} {{ namespace([('w', 3)]).w }}
-{{ dict(a=1, b=2) }} {{ dict([('x', 1)], y=2) }} {{ dict({'m': 1}) }} {{ dict() }}
+{{ dict(a=1, b=2) }} {{ dict([('x', 1)], y=2) }} {{ dict({'m': 1}) }} {{ dict() }} {{ dict.fromkeys(['a', 'b'], 1) }} {{ d.fromkeys('xy') }}
 {{ s [0] }} {{ d . a }} {{ l [ 1 : ] }} {{ s.upper () }}
 """
 LINES["strings"] = r"""
@@ -353,6 +383,8 @@ LINES["errors"] = r"""
 {{ []|max + 1 }}
 {% for x in l %}{{ loop.previtem.x }}{% endfor %}
 {{ l.append(1) }}
+{% set ns = namespace(_x=1) %}
+{% set ns = namespace() %}{% set ns._x = 1 %}
 {{ d.update({}) }}
 {{ d.pop('a') }}
 {{ s.__class__.x }}

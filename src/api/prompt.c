@@ -56,8 +56,9 @@ static fx_status make_vars(json_t **out, json_t *request, fx_error *err)
     FX_TRY(need_type(documents, json_is_array(documents), "documents", "an array", err));
     FX_TRY(need_type(kwargs, json_is_object(kwargs), "kwargs", "an object", err));
     FX_TRY(need_type(gen, json_is_boolean(gen), "add_generation_prompt", "true or false", err));
+    FX_TRY(fx_template_messages(&messages, messages, err));
     vars = json_object();
-    if (!vars || json_object_set(vars, "messages", messages) != 0 ||
+    if (json_object_set_new(vars, "messages", messages) != 0 ||
         json_object_set(vars, "tools", tools ? tools : json_null()) != 0 ||
         json_object_set(vars, "documents", documents ? documents : json_null()) != 0 ||
         json_object_set(vars, "add_generation_prompt", gen && !json_is_null(gen) ? gen : json_true()) != 0 ||

@@ -454,6 +454,8 @@ bool fx_jj_dict_put(jj_run *r, jj_dict *d, jj_val key, jj_val v);
 int fx_jj_dict_get(jj_run *r, const jj_dict *d, jj_val key, jj_val *v, bool raise);
 bool fx_jj_dict_getz(const jj_dict *d, fx_str key, jj_val *v);
 jj_val fx_jj_dv(jj_dict *d);
+/* Into a namespace, which refuses names with an underscore in front. */
+bool fx_jj_ns_put(jj_run *r, jj_dict *ns, jj_val name, jj_val v);
 
 bool fx_jj_truth(jj_val v);
 int fx_jj_eq(jj_run *r, jj_val a, jj_val b);                     /* -1: failed */

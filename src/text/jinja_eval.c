@@ -183,6 +183,8 @@ static int python_attr(jj_run *r, jj_val obj, jj_str *name, jj_val *out)
     if ((obj.type != JJ_NS && is_dunder(n)) || fx_jj_method_forbidden((jj_type)obj.type, n))
         return unsafe(r, obj, name, out) ? 1 : -1;
     def = fx_jj_method((jj_type)obj.type, n);
+    if (obj.type == JJ_FUNC && strcmp(obj.u.def->name, "dict") == 0 && fx_str_is(n, "fromkeys"))
+        def = fx_jj_method(JJ_DICT, n);
     if (!def)
         return 0;
     m = fx_jj_alloc(r, sizeof *m);

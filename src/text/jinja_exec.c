@@ -53,7 +53,7 @@ bool fx_jj_assign(jj_run *r, const jj_node *target, jj_val v)
     JJ_TRY(fx_jj_lookup(r, target->sym, &ns));
     if (ns.type != JJ_NS)
         return fx_jj_fail(r, "cannot assign attribute on non-namespace object");
-    return fx_jj_dict_put(r, ns.u.d, fx_jj_sv(target->str), v);
+    return fx_jj_ns_put(r, ns.u.d, fx_jj_sv(target->str), v);
 }
 
 /* Namespaces of the target are checked before the value is made. */

@@ -84,10 +84,14 @@ GLOBAL(g_dict)
 
 GLOBAL(g_namespace)
 {
+    jj_dict *d = make_dict(r, all, "namespace"), *ns = fx_jj_dict(r);
+
     (void)self;
     (void)a;
-    *out = fx_jj_dv(make_dict(r, all, "namespace"));
-    JJ_TRY(fx_jj_given(*out));
+    JJ_TRY(d && ns);
+    for (size_t i = 0; i < d->n; i++)
+        JJ_TRY(fx_jj_ns_put(r, ns, d->at[i].key, d->at[i].value));
+    *out = fx_jj_dv(ns);
     out->type = JJ_NS;
     return true;
 }

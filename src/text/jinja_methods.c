@@ -652,6 +652,21 @@ METHOD(d_copy)
     return true;
 }
 
+/* dict.fromkeys(keys, value) */
+METHOD(d_fromkeys)
+{
+    jj_dict *d = fx_jj_dict(r);
+    jj_list *keys = fx_jj_collect(r, a[0]);
+
+    (void)self;
+    UNUSED1;
+    JJ_TRY(d && keys);
+    for (size_t i = 0; i < keys->n; i++)
+        JJ_TRY(fx_jj_dict_put(r, d, keys->at[i], fx_jj_given(a[1]) ? a[1] : fx_jj_none()));
+    *out = fx_jj_dv(d);
+    return true;
+}
+
 /* ---- lists, tuples, ranges ---------------------------------------------------------------------- */
 
 METHOD(l_count)
@@ -809,7 +824,7 @@ static const jj_def str_methods[] = {
     { "upper", s_upper, "/" }, { "zfill", s_zfill, "/width" },
 };
 static const jj_def dict_methods[] = {
-    { "copy", d_copy, "/" }, { "fromkeys", m_refused, "*" }, { "get", d_get, "/key default?" },
+    { "copy", d_copy, "/" }, { "fromkeys", d_fromkeys, "/iterable value?" }, { "get", d_get, "/key default?" },
     { "items", d_items, "/" }, { "keys", d_keys, "/" }, { "values", d_values, "/" },
 };
 static const jj_def list_methods[] = {

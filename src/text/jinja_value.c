@@ -296,6 +296,14 @@ bool fx_jj_dict_put(jj_run *r, jj_dict *d, jj_val key, jj_val v)
     return true;
 }
 
+bool fx_jj_ns_put(jj_run *r, jj_dict *ns, jj_val name, jj_val v)
+{
+    if (name.type == JJ_STR && name.u.s->n && name.u.s->p[0] == '_')
+        return fx_jj_fail(r, "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'. "
+                          "Please rename the attribute.", (int)FX_MIN(name.u.s->n, 100), name.u.s->p);
+    return fx_jj_dict_put(r, ns, name, v);
+}
+
 int fx_jj_dict_get(jj_run *r, const jj_dict *d, jj_val key, jj_val *v, bool raise)
 {
     uint64_t hash;

@@ -197,3 +197,67 @@ void fx_rendered_done(fx_rendered *r, const fx_mem *mem)
     fx_buf_done(&r->text);
     FX_VEC_FREE(&r->data, mem);
 }
+
+/* ---- messages ------------------------------------------------------------------------- */
+
+/* Adds the non-null members of 'from'. */
+static bool add_members(json_t *to, const json_t *from)
+{
+    json_t *obj = (json_t *)(uintptr_t)from;        /* iterating doesn't change it */
+
+    for (void *it = json_object_iter(obj); it; it = json_object_iter_next(obj, it)) {
+        json_t *v = json_object_iter_value(it);
+
+        if (!json_is_null(v) && json_object_setn(to, json_object_iter_key(it), json_object_iter_key_len(it), v) != 0)
+            return false;
+    }
+    return true;
+}
+
+static json_t *reasoning_of(const json_t *message)
+{
+    static const char *const names[] = { "reasoning_content", "thinking", "reasoning" };
+
+    for (size_t i = 0; i < FX_COUNT(names); i++) {
+        json_t *v = json_object_get(message, names[i]);
+
+        if (v && !json_is_null(v))
+            return v;
+    }
+    return NULL;
+}
+
+/* Its order is that of the reference, for a template may print a message whole. */
+static json_t *prepared(const json_t *message)
+{
+    json_t *out = json_object(), *reasoning = reasoning_of(message);
+
+    if (out && (!reasoning || json_object_set(out, "thinking", reasoning) == 0) && add_members(out, message) &&
+        (!reasoning || json_object_set(out, "reasoning_content", reasoning) == 0))
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+fx_status fx_template_messages(json_t **out, const json_t *messages, fx_error *err)
+{
+    json_t *list = json_array();
+
+    *out = NULL;
+    for (size_t i = 0; list && i < json_array_size(messages); i++) {
+        const json_t *message = json_array_get(messages, i);
+
+        if (!json_is_object(message)) {
+            json_decref(list);
+            return fx_fail_param(err, FORNAX_EARG, "messages", "messages[%zu]: expected an object", i);
+        }
+        if (json_array_append_new(list, prepared(message)) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    if (!list)
+        return fx_nomem(err, "messages");
+    *out = list;
+    return FORNAX_OK;
+}

@@ -46,4 +46,10 @@ typedef struct fx_render_options {
 fx_status fx_template_render(const fx_template *t, const fx_render_options *opt, fx_rendered *out, fx_error *err);
 void fx_rendered_done(fx_rendered *r, const fx_mem *mem);
 
+/* The messages as templates expect them, as transformers prepares them: keys whose
+ * value is null are dropped; reasoning, given as "reasoning_content", "thinking" or
+ * "reasoning", is there under the first two names.  Returns yours through *out (it
+ * shares the values); FORNAX_EARG where a message isn't an object. */
+fx_status fx_template_messages(json_t **out, const json_t *messages, fx_error *err);
+
 #endif

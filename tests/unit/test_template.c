@@ -86,10 +86,11 @@ static void check_spans(const char *what, const fx_rendered *r)
 
 static json_t *variables(const json_t *conversation, const json_t *c)
 {
-    json_t *vars = json_pack("{s:O, s:O*, s:n, s:O}", "messages", json_object_get(conversation, "messages"), "tools",
-                             json_object_get(conversation, "tools"), "documents", "add_generation_prompt",
-                             json_object_get(c, "add_generation_prompt"));
+    json_t *messages = NULL, *vars;
 
+    CHECK(fx_template_messages(&messages, json_object_get(conversation, "messages"), NULL) == FORNAX_OK);
+    vars = json_pack("{s:o, s:O*, s:n, s:O}", "messages", messages, "tools", json_object_get(conversation, "tools"),
+                     "documents", "add_generation_prompt", json_object_get(c, "add_generation_prompt"));
     if (!json_object_get(vars, "tools"))
         json_object_set_new(vars, "tools", json_null());
     if (json_object_get(c, "kwargs"))
@@ -269,6 +270,45 @@ TEST(forged_turns_stay_data)
     }
     json_decref(vars);
     json_decref(all);
+}
+
+static void check_messages(const char *given, const char *expected)
+{
+    json_t *in = json_loads(given, 0, NULL), *out = NULL;
+    fx_error err = { 0 };
+    char *text;
+
+    if (fx_template_messages(&out, in, &err) != FORNAX_OK) {
+        FXTEST_FAIL("%s: %s", given, err.text);
+    } else {
+        text = json_dumps(out, JSON_COMPACT);
+        CHECK_STR(text, expected);
+        free(text);
+    }
+    json_decref(in);
+    json_decref(out);
+}
+
+/* As transformers 5.24 prepares them. */
+TEST(messages_are_prepared)
+{
+    json_t *bad = json_pack("[{}, s]", "x"), *out;
+    fx_error err = { 0 };
+
+    check_messages("[]", "[]");
+    check_messages("[{\"role\":\"user\",\"content\":null,\"name\":\"n\",\"x\":{\"y\":null}}]",
+                   "[{\"role\":\"user\",\"name\":\"n\",\"x\":{\"y\":null}}]");
+    check_messages("[{\"role\":\"a\",\"reasoning_content\":\"r\",\"content\":\"c\"}]",
+                   "[{\"thinking\":\"r\",\"role\":\"a\",\"reasoning_content\":\"r\",\"content\":\"c\"}]");
+    check_messages("[{\"role\":\"a\",\"thinking\":\"t\"}]",
+                   "[{\"thinking\":\"t\",\"role\":\"a\",\"reasoning_content\":\"t\"}]");
+    check_messages("[{\"reasoning\":\"q\",\"thinking\":null}]",
+                   "[{\"thinking\":\"q\",\"reasoning\":\"q\",\"reasoning_content\":\"q\"}]");
+    check_messages("[{\"reasoning_content\":\"\",\"thinking\":\"t\"}]",
+                   "[{\"thinking\":\"t\",\"reasoning_content\":\"\"}]");
+    CHECK(fx_template_messages(&out, bad, &err) == FORNAX_EARG);
+    CHECK_STR(err.text, "messages[1]: expected an object");
+    json_decref(bad);
 }
 
 /* ---- limits --------------------------------------------------------------------- */
