@@ -136,6 +136,14 @@ def fuzz_targets(folder, label, seconds):
         tally(f"{source.stem} ({label})", rc, out, time.time() - start)
 
 
+def fetch_model(args):
+    """Path of the small model, or "" (the tests that need it say so)."""
+    if args.no_model:
+        return ""
+    p = subprocess.run([ROOT / "scripts/model"], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    return p.stdout.strip().splitlines()[-1] if p.returncode == 0 and p.stdout.strip() else ""
+
+
 def step_build(args):
     if not build("build"):
         raise SystemExit(finish())
@@ -143,8 +151,12 @@ def step_build(args):
 
 def step_unit(args):
     best = cpu_levels()[-1]
+    model = fetch_model(args)
     for level in reversed(cpu_levels()):
-        unit_tests("build", level, {"FORNAX_CPU": level}, only_public=level != best and not args.long)
+        env = {"FORNAX_CPU": level}
+        if level == best or args.long:
+            env["FORNAX_MODEL"] = model
+        unit_tests("build", level, env, only_public=level != best and not args.long)
 
 
 def step_tree(args):
@@ -162,14 +174,6 @@ def step_asan(args):
 def step_tsan(args):
     if build("build-tsan", "-DCMAKE_BUILD_TYPE=Debug", "-DFORNAX_SANITIZE=thread", "-DFORNAX_FUZZ=OFF"):
         unit_tests("build-tsan", "tsan", SANITIZER_ENV, 1800)
-
-
-def fetch_model(args):
-    """Path of the small model, or "" (the tests that need it say so)."""
-    if args.no_model:
-        return ""
-    p = subprocess.run([ROOT / "scripts/model"], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
-    return p.stdout.strip().splitlines()[-1] if p.returncode == 0 and p.stdout.strip() else ""
 
 
 def step_e2e(args):
