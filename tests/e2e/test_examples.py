@@ -1,0 +1,74 @@
+"""The examples, and the C snippets of README.md and fornax.h's opening, compiled against an installed library and run."""
+import os
+import re
+import subprocess
+
+import pytest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+FORNAX = os.path.abspath(os.environ.get("FORNAX", os.path.join(ROOT, "build", "fornax")))
+BUILD = os.path.dirname(FORNAX)
+SMOL = os.environ.get("FORNAX_MODEL", "")
+needs_smol = pytest.mark.skipif(not SMOL, reason="FORNAX_MODEL doesn't name SmolLM2")
+
+
+@pytest.fixture(scope="session")
+def prefix(tmp_path_factory):
+    where = tmp_path_factory.mktemp("install")
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", where], check=True, capture_output=True)
+    return where
+
+
+def compile_c(prefix, source, out):
+    pc = next(os.path.join(d, f) for d, _, fs in os.walk(prefix) for f in fs if f == "fornax.pc")
+    env = {**os.environ, "PKG_CONFIG_PATH": os.path.dirname(pc)}
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fornax"], env=env, check=True, capture_output=True, text=True).stdout.split()
+    lib = os.path.dirname(os.path.dirname(pc))
+    p = subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", source, *flags, f"-Wl,-rpath,{lib}", "-o", out], capture_output=True, text=True)
+    assert p.returncode == 0, p.stderr
+
+
+def run(binary, *argv, stdin=""):
+    p = subprocess.run([binary, *argv], input=stdin, capture_output=True, text=True, timeout=300)
+    assert p.returncode == 0, p.stderr
+    return p.stdout
+
+
+@needs_smol
+def test_chat(prefix, tmp_path):
+    compile_c(prefix, os.path.join(ROOT, "examples", "chat.c"), tmp_path / "chat")
+    out = run(tmp_path / "chat", SMOL, stdin="What is gravity?\nAnd why?\n")
+    assert "gravity" in out.lower() and out.count("\n") >= 2
+
+
+@needs_smol
+def test_raw_logits(prefix, tmp_path):
+    compile_c(prefix, os.path.join(ROOT, "examples", "raw_logits.c"), tmp_path / "raw_logits")
+    out = run(tmp_path / "raw_logits", SMOL, "The capital of France is")
+    assert out.strip() and "e" not in out
+
+
+@needs_smol
+def test_stepped(prefix, tmp_path):
+    compile_c(prefix, os.path.join(ROOT, "examples", "stepped.c"), tmp_path / "stepped")
+    prompts = ["The capital of France is", "The sun is"]
+    lines = run(tmp_path / "stepped", SMOL, *prompts)
+    alone = [run(tmp_path / "stepped", SMOL, p) for p in prompts]
+    assert lines == "".join(alone)
+    assert "Paris" in alone[0]
+
+
+def test_examples_report_faults(prefix, tmp_path):
+    for name, argv in (("chat", []), ("raw_logits", ["x"]), ("stepped", ["x"])):
+        compile_c(prefix, os.path.join(ROOT, "examples", name + ".c"), tmp_path / name)
+        p = subprocess.run([tmp_path / name, "/no/such/model.gguf", *argv], input="", capture_output=True, text=True, timeout=60)
+        assert p.returncode != 0 and "/no/such/model.gguf" in p.stderr
+
+
+@needs_smol
+def test_readme_snippet(prefix, tmp_path):
+    text = open(os.path.join(ROOT, "README.md"), encoding="utf-8").read()
+    snippet = re.search(r"```c\n(.*?)```", text, re.S).group(1)
+    (tmp_path / "snippet.c").write_text(snippet)
+    compile_c(prefix, tmp_path / "snippet.c", tmp_path / "snippet")
+    assert "gravity" in run(tmp_path / "snippet", SMOL).lower()
