@@ -9,13 +9,9 @@
 
 static fx_status check_gguf(const fx_weights *w, fx_error *err)
 {
-    int64_t experts = 0;
     bool causal = true;
 
-    FX_TRY(fx_meta_opt_i64(w, "llama.expert_count", &experts, err));
     FX_TRY(fx_meta_opt_bool(w, "llama.attention.causal", &causal, err));
-    if (experts > 0)
-        return fx_param_refuse(w, "llama.expert_count", err);
     return causal ? FORNAX_OK : fx_param_refuse(w, "llama.attention.causal", err);
 }
 
@@ -32,11 +28,14 @@ static const fx_param params[] = {
     FX_PARAM(out_bias, BOOL, false, NULL, "attention_bias"),
     FX_PARAM(mlp_bias, BOOL, false, NULL, "mlp_bias"),
     FX_PARAM(window, I64, false, "attention.sliding_window", NULL),
+    FX_PARAM(moe.experts, I64, false, "expert_count", NULL),     /* Mixtral is a llama there */
+    FX_PARAM(moe.top, I64, false, "expert_used_count", NULL),
     END,
 };
 const fx_arch fx_arch_llama = {
     .name = "llama", .hf_name = "LlamaForCausalLM", .gguf_name = "llama",
-    .params = params, .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_HALF, .rope_factors = true,
+    .params = params, .defaults = { .moe = { .normalize = true } },
+    .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_HALF, .rope_factors = true,
     .check = check, .block = fx_block_sequential,
 };
 

@@ -37,15 +37,15 @@ static fx_value *bad_shape(fx_build *b, const fx_weight *t, const int64_t *want,
 }
 
 /* A type, so that more of them may use one weight; the graph holds one op a tensor and a place. */
-static fx_value *weight_op(fx_build *b, const fx_weight *t, bool flat)
+static fx_value *weight_op(fx_build *b, const fx_weight *t, const int64_t *shape, int rank, bool flat)
 {
-    fx_type type = { .dtype = t->dtype, .rank = t->rank };
+    fx_type type = { .dtype = t->dtype, .rank = rank };
 
     if (!fx_dtype_is_float(t->dtype) && !fx_dtype_is_quant(t->dtype))
         return fx_module_fail(b->nn.m, FORNAX_EUNSUP, "%s: %.*s: weights of type %s aren't supported",
                               fx_weights_path(b->weights), FX_STR_ARG(t->name), fx_dtype_name(t->dtype));
-    for (int i = 0; i < t->rank; i++)
-        type.dim[i] = fx_dim_of(t->shape[i]);
+    for (int i = 0; i < rank; i++)
+        type.dim[i] = fx_dim_of(shape[i]);
     if (flat)
         type = fx_type1(t->dtype, fx_dim_of(t->n_elems));
     return FX_OP1(b->nn.m, WEIGHT, FX_NOIN, FX_ATTRS(FX_AS(NAME, t->name), FX_AT(TYPE, &type)), .name = t->name);
@@ -61,6 +61,29 @@ static const fx_weight *find(fx_build *b, int64_t layer, const char *role, char 
 
 enum { OPTIONAL = 1, FLAT = 2 };
 
+/* Whether a tensor has this shape; one row may be stored as a vector. */
+static bool has_shape(const fx_weight *t, const int64_t *shape, int rank)
+{
+    if (rank == 2 && shape[0] == 1 && t->rank == 1)
+        return t->shape[0] == shape[1];
+    for (int i = 0; i < rank && t->rank == rank; i++) {
+        if (t->shape[i] != shape[i])
+            return false;
+    }
+    return t->rank == rank;
+}
+
+/* The weight of a tensor (NULL: the file has none of this name). */
+static fx_value *weight_of(fx_build *b, const fx_weight *t, const char *name, const int64_t *shape, int rank, int how)
+{
+    if (!t) {
+        if (!(how & OPTIONAL))
+            fx_module_fail(b->nn.m, FORNAX_EFORMAT, "%s: tensor %s is missing", fx_weights_path(b->weights), name);
+        return NULL;
+    }
+    return has_shape(t, shape, rank) ? weight_op(b, t, shape, rank, how & FLAT) : bad_shape(b, t, shape, rank);
+}
+
 static fx_value *weight(fx_build *b, int64_t layer, const char *role, const int64_t *shape, int rank, int how)
 {
     char name[128];
@@ -69,19 +92,12 @@ static fx_value *weight(fx_build *b, int64_t layer, const char *role, const int6
     if (b->nn.m->failed)
         return NULL;
     t = find(b, layer, role, name, sizeof(name));
-    if (!t) {
-        if (!(how & OPTIONAL))
-            fx_module_fail(b->nn.m, FORNAX_EFORMAT, "%s: tensor %s is missing", fx_weights_path(b->weights),
-                           *name ? name : role);
-        return NULL;
-    }
-    if (t->rank != rank)
-        return bad_shape(b, t, shape, rank);
-    for (int i = 0; i < rank; i++) {
-        if (t->shape[i] != shape[i])
-            return bad_shape(b, t, shape, rank);
-    }
-    return weight_op(b, t, how & FLAT);
+    return weight_of(b, t, *name ? name : role, shape, rank, how);
+}
+
+fx_value *fx_w_named(fx_build *b, const char *name, const int64_t *shape, int rank)
+{
+    return b->nn.m->failed ? NULL : weight_of(b, fx_weights_find(b->weights, fx_str_of(name)), name, shape, rank, 0);
 }
 
 fx_value *fx_w1(fx_build *b, int64_t layer, const char *role, int64_t n)

@@ -217,6 +217,8 @@ fx_value *fx_b_mlp(fx_build *b, int64_t layer, fx_value *x)
 {
     const fx_model_params *p = b->p;
 
+    if (fx_b_has_experts(b, layer))
+        return fx_b_moe(b, layer, x);
     if (!b->arch->plain_mlp)
         return fx_b_swiglu(b, layer, x);
     x = fx_b_product(b, layer, "ffn_up", x, p->ffn, p->dim, p->mlp_bias);

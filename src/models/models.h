@@ -38,8 +38,24 @@ typedef enum fx_activation {
 /* What a layer does otherwise than the others. */
 enum {
     FX_LAYER_WINDOW = 1,         /* attention sees 'window' positions */
-    FX_LAYER_NOPE = 2            /* nothing rotates */
+    FX_LAYER_NOPE = 2,           /* nothing rotates */
+    FX_LAYER_DENSE = 4           /* feed-forward without experts */
 };
+
+/* A mixture of experts; experts 0: there are none. */
+typedef struct fx_moe_params {
+    int64_t experts, top, ffn;   /* of an expert; 0: the model's */
+    int64_t shared_ffn;          /* of the experts that all rows have, together */
+    int64_t score;               /* fx_route_score of tensor/args.h */
+    int64_t groups, top_groups, group_best;
+    int64_t dense_layers, step;  /* the first layers have none; then every step-th has */
+    bool normalize;              /* weights of the chosen sum to 1 */
+    bool bias;                   /* of experts and router */
+    bool turned;                 /* a hub folder's tensors of both gate and up are [in, out], alternating */
+    bool shared_gate;
+    double scale;                /* of the weights */
+    double alpha, limit;         /* of the clamped activation; alpha 0: the model's activation */
+} fx_moe_params;
 
 /* What is known of a model; sizes in elements. */
 typedef struct fx_model_params {
@@ -58,6 +74,7 @@ typedef struct fx_model_params {
     double rope_theta, rope_local;   /* local: of layers with a window; 0: the same */
     double embed_scale, residual_scale, logit_scale;      /* factors; 1: none */
     double attn_softcap, logit_softcap, qkv_limit;        /* 0: none */
+    fx_moe_params moe;
 } fx_model_params;
 
 typedef struct fx_model_desc {

@@ -114,6 +114,8 @@ fx_value *fx_w1(fx_build *b, int64_t layer, const char *role, int64_t n);
 fx_value *fx_w2(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols);
 /* A matrix as one long vector. */
 fx_value *fx_w_flat(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols);
+/* A tensor by its name in the file. */
+fx_value *fx_w_named(fx_build *b, const char *name, const int64_t *shape, int rank);
 /* NULL without a fault if the file has none. */
 fx_value *fx_w1_opt(fx_build *b, int64_t layer, const char *role, int64_t n);
 bool fx_w_exists(const fx_build *b, int64_t layer, const char *role);
@@ -147,6 +149,9 @@ fx_value *fx_b_mlp(fx_build *b, int64_t layer, fx_value *x);
 /* act(gate x) * up x, from two tensors or one. */
 fx_value *fx_b_gated(fx_build *b, int64_t layer, fx_value *x);
 fx_value *fx_b_swiglu(fx_build *b, int64_t layer, fx_value *x);
+/* Whether a layer has experts; what they make of x (model_moe.c). fx_b_mlp asks. */
+bool fx_b_has_experts(const fx_build *b, int64_t layer);
+fx_value *fx_b_moe(fx_build *b, int64_t layer, fx_value *x);
 /* Rows of a weight: see ROWS in ops.def. */
 fx_value *fx_b_rows(fx_build *b, fx_value *w, int64_t start, int64_t n, int64_t run, int64_t stride);
 /* Positions of the rows, an input of the graph. */

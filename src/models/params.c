@@ -197,6 +197,29 @@ static fx_status check_sizes(const fx_weights *w, const fx_model_params *p, fx_e
     return FORNAX_OK;
 }
 
+static fx_status check_experts(const fx_weights *w, const fx_moe_params *moe, fx_error *err)
+{
+    int64_t groups = FX_MAX(moe->groups, 1), kept = FX_MAX(moe->top_groups, 1);
+
+    if (!moe->experts)
+        return FORNAX_OK;
+    FX_TRY(in_range(w, "number of experts", moe->experts, 1, 1 << 16, err));
+    FX_TRY(in_range(w, "experts of a row", moe->top, 1, moe->experts, err));
+    FX_TRY(in_range(w, "feed-forward size of an expert", moe->ffn, 1, 1 << 24, err));
+    FX_TRY(in_range(w, "feed-forward size of shared experts", moe->shared_ffn, 0, 1 << 24, err));
+    FX_TRY(in_range(w, "groups of experts", moe->groups, 0, FX_MIN(moe->experts, FX_MAX_GROUPS), err));
+    FX_TRY(in_range(w, "groups of experts that are kept", moe->top_groups, 0, groups, err));
+    FX_TRY(in_range(w, "layers without experts", moe->dense_layers, 0, 1 << 16, err));
+    FX_TRY(in_range(w, "layers from one with experts to the next", moe->step, 0, 1 << 16, err));
+    if (moe->experts % groups || moe->top > moe->experts / groups * kept)
+        return fx_fail(err, FORNAX_EFORMAT, "%s: %lld experts in %lld groups, %lld of %lld: these don't fit together",
+                       fx_weights_path(w), (long long)moe->experts, (long long)groups, (long long)moe->top,
+                       (long long)kept);
+    if (!isfinite(moe->scale) || !isfinite(moe->alpha) || !(moe->limit >= 0 && moe->limit <= 1e30))
+        return fx_fail(err, FORNAX_EFORMAT, "%s: a factor or limit of experts is out of range", fx_weights_path(w));
+    return FORNAX_OK;
+}
+
 /* GGUF files state the vocabulary by the table's rows. */
 static fx_status vocab_from_table(const fx_arch *arch, const fx_weights *w, fx_model_params *p, fx_error *err)
 {
@@ -291,6 +314,7 @@ fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, 
     p->embed_scale = p->embed_scale ? p->embed_scale : 1;
     p->residual_scale = p->residual_scale ? p->residual_scale : 1;
     p->logit_scale = p->logit_scale ? p->logit_scale : 1;
+    p->moe.scale = p->moe.scale ? p->moe.scale : 1;
     for (size_t i = 0; i < FX_COUNT(tables); i++)
         FX_TRY(read_rows(arch, w, tables[i], &f, p, err));
     if (arch->adjust)
@@ -302,6 +326,8 @@ fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, 
     FX_TRY(derive(arch, w, p, err));
     if (p->attn_scale == 0)
         p->attn_scale = 1 / sqrt((double)p->head_dim);
+    p->moe.ffn = p->moe.ffn ? p->moe.ffn : p->ffn;
+    FX_TRY(check_experts(w, &p->moe, err));
     FX_TRY(read_layers(arch, w, a, p, err));
     return check_sizes(w, p, err);
 }

@@ -194,7 +194,7 @@ static const struct { model_spec s; fx_status st; const char *why; } refusals[] 
       "blk.1.ffn_down.weight: expected [64,96], found [63,96]" },
     { { LLAMA, .gguf = true, .dtype = FX_F32, .drop = "token_embd.weight" }, FORNAX_EFORMAT,
       "tensor token_embd.weight is missing" },
-    { { LLAMA, .gguf = true, .dtype = FX_F32, .more_keys = experts_key }, FORNAX_EUNSUP, "llama.expert_count" },
+    { { LLAMA, .gguf = true, .dtype = FX_F32, .more_keys = experts_key }, FORNAX_EFORMAT, "experts of a row" },
     { { LLAMA, .dtype = FX_F32, .config = SCALED("dynamic") }, FORNAX_EUNSUP, "\"dynamic\"" },
     { { LLAMA, .dtype = FX_F32, .config = SCALED("longrope") }, FORNAX_EUNSUP, "\"longrope\"" },
     { { LLAMA, .dtype = FX_F32, .config = SCALED("new") }, FORNAX_EUNSUP, "\"new\"" },

@@ -1,0 +1,181 @@
+/* model_moe.c - the feed-forward part of a mixture of experts, as architectures share it.
+ *
+ * What differs between them stands in fx_moe_params.  The experts' tensors are found by what the
+ * file has: one of each expert, all of a kind stacked, or gate and up in one. */
+#include <stdio.h>
+
+#include "models/models_int.h"
+
+/* %L: the layer; %E: the expert, where each has tensors of its own. */
+typedef struct expert_form {
+    const char *gate, *up, *down;        /* up NULL: gate holds both */
+} expert_form;
+
+static const expert_form forms[] = {
+    { "blk.%L.ffn_gate_exps.weight", "blk.%L.ffn_up_exps.weight", "blk.%L.ffn_down_exps.weight" },
+    { "blk.%L.ffn_gate_up_exps.weight", NULL, "blk.%L.ffn_down_exps.weight" },
+    { "blk.%L.ffn_gate.%E.weight", "blk.%L.ffn_up.%E.weight", "blk.%L.ffn_down.%E.weight" },
+    { "model.layers.%L.mlp.experts.%E.gate_proj.weight", "model.layers.%L.mlp.experts.%E.up_proj.weight",
+      "model.layers.%L.mlp.experts.%E.down_proj.weight" },
+    { "model.layers.%L.block_sparse_moe.experts.%E.w1.weight", "model.layers.%L.block_sparse_moe.experts.%E.w3.weight",
+      "model.layers.%L.block_sparse_moe.experts.%E.w2.weight" },
+    { "model.layers.%L.block_sparse_moe.input_linear.weight", NULL,
+      "model.layers.%L.block_sparse_moe.output_linear.weight" },
+    { "model.layers.%L.block_sparse_moe.experts.gate_up_proj", NULL, "model.layers.%L.block_sparse_moe.experts.down_proj" },
+    { "model.layers.%L.mlp.experts.gate_up_proj", NULL, "model.layers.%L.mlp.experts.down_proj" },
+};
+
+static bool is_each(const char *form) { return strstr(form, "%E") != NULL; }
+
+static void put_form(const char *form, int64_t layer, int64_t expert, bool bare, char *out, size_t cap)
+{
+    size_t n = 0;
+
+    for (const char *p = form + (bare && strncmp(form, "model.", 6) == 0 ? 6 : 0); *p && n + 24 < cap; p++) {
+        if (*p == '%' && (p[1] == 'L' || p[1] == 'E'))
+            n += (size_t)snprintf(out + n, cap - n, "%lld", (long long)(*++p == 'L' ? layer : expert));
+        else
+            out[n++] = *p;
+    }
+    out[n] = 0;
+}
+
+/* The form that the file has; NULL, and a fault: none. */
+static const expert_form *find_form(fx_build *b, int64_t layer, bool *bare)
+{
+    char name[128], usual[128] = "";
+
+    for (size_t i = 0; i < FX_COUNT(forms); i++) {
+        for (int k = 0; k < 2; k++) {
+            put_form(forms[i].gate, layer, 0, k, name, sizeof(name));
+            *bare = k;
+            if (fx_weights_find(b->weights, fx_str_of(name)))
+                return &forms[i];
+            if (!*usual && (*name == 'b') == fx_is_gguf(b))
+                memcpy(usual, name, sizeof(usual));
+        }
+    }
+    return fx_module_fail(b->nn.m, FORNAX_EFORMAT, "%s: no tensors of experts, such as %s, in layer %lld",
+                          fx_weights_path(b->weights), usual, (long long)layer);
+}
+
+/* All experts' matrices of a form: the stacked tensor, or one after another. */
+static fx_value *matrices(fx_build *b, int64_t layer, const char *form, bool bare, int64_t rows, int64_t cols)
+{
+    int64_t n = b->p->moe.experts, stacked[3] = { n, rows, cols }, one[2] = { rows, cols };
+    char name[128];
+    fx_value **in;
+
+    if (!is_each(form)) {
+        put_form(form, layer, 0, bare, name, sizeof(name));
+        return fx_w_named(b, name, stacked, 3);
+    }
+    in = FX_ARENA_NEWN(b->nn.m->arena, fx_value *, (size_t)n);
+    if (!in)
+        return fx_module_fail(b->nn.m, FORNAX_ENOMEM, "no memory for a graph");
+    for (int64_t e = 0; e < n && !b->nn.m->failed; e++) {
+        put_form(form, layer, e, bare, name, sizeof(name));
+        in[e] = fx_w_named(b, name, one, 2);
+    }
+    if (b->nn.m->failed)
+        return NULL;
+    return fx_op_result(fx_op_make(b->nn.m, &(fx_op_init){ .code = FX_OP_CONCAT, .in = in, .n_in = (int)n,
+                                                           FX_ATTRS(FX_AI(AXIS, 0)), .name = in[0]->name,
+                                                           .file = __FILE__, .line = __LINE__ }));
+}
+
+/* The biases beside stacked matrices: "x.bias" of "x.weight", "x_bias" of "x". */
+static fx_value *biases(fx_build *b, int64_t layer, const char *form, bool bare, int64_t rows)
+{
+    int64_t shape[2] = { b->p->moe.experts, rows };
+    char name[160], *dot;
+
+    put_form(form, layer, 0, bare, name, sizeof(name) - 8);
+    dot = strstr(name, ".weight");
+    memcpy(dot ? dot : name + strlen(name), dot ? ".bias" : "_bias", sizeof("_bias"));
+    return fx_w_named(b, name, shape, 2);
+}
+
+static int64_t glu_of(fx_build *b)
+{
+    switch (b->p->act) {
+    case FX_ACTIV_SILU: return FX_GLU_SILU;
+    case FX_ACTIV_GELU: return FX_GLU_GELU;
+    case FX_ACTIV_GELU_TANH: return FX_GLU_GELU_TANH;
+    case FX_ACTIV_RELU: return FX_GLU_RELU;
+    default:
+        fx_module_fail(b->nn.m, FORNAX_EUNSUP, "%s: hidden_act: experts with this activation aren't supported",
+                       fx_weights_path(b->weights));
+        return 0;
+    }
+}
+
+static void find_experts(fx_build *b, int64_t layer, fx_nn_expert_set *e)
+{
+    const fx_moe_params *moe = &b->p->moe;
+    int64_t dim = b->p->dim, ffn = moe->ffn;
+    bool bare;
+    const expert_form *f = find_form(b, layer, &bare);
+
+    if (!f)
+        return;
+    e->layout = f->up ? FX_EXPERTS_APART : moe->turned ? FX_EXPERTS_TRANSPOSED : FX_EXPERTS_HALVES;
+    if (e->layout == FX_EXPERTS_TRANSPOSED) {
+        e->gate = matrices(b, layer, f->gate, bare, dim, 2 * ffn);
+        e->down = matrices(b, layer, f->down, bare, ffn, dim);
+    } else {
+        e->gate = matrices(b, layer, f->gate, bare, f->up ? ffn : 2 * ffn, dim);
+        e->up = f->up ? matrices(b, layer, f->up, bare, ffn, dim) : NULL;
+        e->down = matrices(b, layer, f->down, bare, dim, ffn);
+    }
+    if (!moe->bias || b->nn.m->failed)
+        return;
+    if (is_each(f->gate)) {
+        fx_module_fail(b->nn.m, FORNAX_EUNSUP, "%s: biases of experts in tensors of their own aren't supported",
+                       fx_weights_path(b->weights));
+        return;
+    }
+    e->gate_bias = biases(b, layer, f->gate, bare, f->up ? ffn : 2 * ffn);
+    e->up_bias = f->up ? biases(b, layer, f->up, bare, ffn) : NULL;
+    e->down_bias = biases(b, layer, f->down, bare, dim);
+}
+
+/* The experts that every row has, as one; times their gate where there is one. */
+static fx_value *shared_expert(fx_build *b, int64_t layer, fx_value *x)
+{
+    const fx_model_params *p = b->p;
+    int64_t ffn = p->moe.shared_ffn;
+    fx_value *gate = fx_b_product(b, layer, "ffn_gate_shexp", x, ffn, p->dim, p->mlp_bias);
+    fx_value *up = fx_b_product(b, layer, "ffn_up_shexp", x, ffn, p->dim, p->mlp_bias);
+    fx_value *h = fx_nn_mul(&b->nn, "ffn_shexp_act", fx_b_activation(b, "ffn_shexp_gate_act", gate), up);
+
+    h = fx_b_product(b, layer, "ffn_down_shexp", h, p->dim, ffn, p->mlp_bias);
+    if (!p->moe.shared_gate)
+        return h;
+    x = fx_b_product(b, layer, "ffn_gate_inp_shexp", x, 1, p->dim, false);
+    return fx_nn_mul(&b->nn, "ffn_shexp", h, fx_nn_sigmoid(&b->nn, "ffn_shexp_gate", x));
+}
+
+bool fx_b_has_experts(const fx_build *b, int64_t layer)
+{
+    const fx_moe_params *moe = &b->p->moe;
+
+    return moe->experts > 0 && layer >= moe->dense_layers && (moe->step <= 1 || (layer + 1) % moe->step == 0) &&
+           !(b->p->layer_flags && b->p->layer_flags[layer] & FX_LAYER_DENSE);
+}
+
+fx_value *fx_b_moe(fx_build *b, int64_t layer, fx_value *x)
+{
+    const fx_moe_params *moe = &b->p->moe;
+    fx_nn_route route = { .top = moe->top, .score = moe->score, .groups = moe->groups, .top_groups = moe->top_groups,
+                          .group_best = moe->group_best, .normalize = moe->normalize, .scale = moe->scale };
+    fx_nn_expert_set e = { .n = moe->experts, .top = moe->top, .alpha = moe->alpha, .limit = moe->limit };
+    fx_value *logits = fx_b_linear(b, layer, "ffn_gate_inp", x, moe->experts, b->p->dim, moe->bias), *y;
+
+    e.act = moe->alpha != 0 ? FX_GLU_CLAMPED : glu_of(b);
+    find_experts(b, layer, &e);
+    if (b->nn.m->failed)
+        return NULL;
+    y = fx_nn_experts(&b->nn, &e, x, fx_nn_route_experts(&b->nn, &route, logits, NULL));
+    return moe->shared_ffn ? fx_nn_add(&b->nn, "ffn_shared", y, shared_expert(b, layer, x)) : y;
+}
