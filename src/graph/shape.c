@@ -635,6 +635,99 @@ static bool rule_rope_store(fx_module *m, fx_op *op)
     return set_out(op, 0, *q) && set_out(op, 1, fx_type0(FX_CHAIN));
 }
 
+static bool is_flag(int64_t n)
+{
+    return n == 0 || n == 1;
+}
+
+static bool is_floats(const fx_type *t)
+{
+    return t->dtype < FX_DTYPE_COUNT && fx_dtype_is_float(t->dtype);
+}
+
+/* A vector of n floats, or none. */
+static bool is_vector_of(const fx_type *t, int64_t n)
+{
+    return !t || (is_floats(t) && is_vec(t, fx_dim_of(n)));
+}
+
+/* f32 rows; *cols: how many columns. */
+static bool rows_of_cols(const fx_type *t, int64_t *cols)
+{
+    if (!is_rows(t, FX_F32) || !fx_dim_is_static(t->dim[1]) || t->dim[1].n < 1)
+        return false;
+    *cols = t->dim[1].n;
+    return true;
+}
+
+static bool rule_conv1d(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *w = in_type(op, 1);
+    int64_t cols;
+
+    if (!rows_of_cols(x, &cols) || !is_chain(in_type(op, 3)) || fx_op_i(op, FX_A_LAYER) < 0)
+        return bad(m, op, "expected x as f32 rows, and a chain");
+    if (!is_floats(w) || w->rank < 2 || w->rank > 3 || !fx_dim_eq(w->dim[0], fx_dim_of(cols)) ||
+        (w->rank == 3 && !fx_dim_eq(w->dim[1], fx_dim_of(1))) || !fx_dim_is_static(w->dim[w->rank - 1]) ||
+        w->dim[w->rank - 1].n < 1 || w->dim[w->rank - 1].n > 64)
+        return bad(m, op, "w must be floats, 1 to 64 for each column of x");
+    if (!is_vector_of(in_type(op, 2), cols) || !is_flag(fx_op_i(op, FX_A_SILU)))
+        return bad(m, op, "bias must be a number for each column; silu 0 or 1");
+    return set_out(op, 0, *x) && set_out(op, 1, fx_type0(FX_CHAIN));
+}
+
+static bool rule_ssm_scan(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *a = in_type(op, 4);
+    int64_t heads = fx_op_i(op, FX_A_HEADS), groups = fx_op_i(op, FX_A_GROUPS), cols, n;
+
+    if (!rows_of_cols(x, &cols) || !is_count(heads) || cols % heads || !is_chain(in_type(op, 7)) ||
+        fx_op_i(op, FX_A_LAYER) < 0 || !is_heads(in_type(op, 1), heads, 1))
+        return bad(m, op, "expected x as f32 rows of whole heads, dt with a column each, and a chain");
+    if (!rows_of_cols(in_type(op, 2), &n) || groups < 1 || heads % groups || n % groups ||
+        !fx_type_eq(in_type(op, 2), in_type(op, 3)))
+        return bad(m, op, "b and c must be f32 rows of n_state columns for each group of heads");
+    if (!is_floats(a) || a->rank < 1 || a->rank > 2 || !fx_dim_eq(a->dim[0], fx_dim_of(heads)) ||
+        (a->rank == 2 && !fx_dim_eq(a->dim[1], fx_dim_of(n / groups)) && !fx_dim_eq(a->dim[1], fx_dim_of(1))))
+        return bad(m, op, "a must be floats, one or n_state for each head");
+    if (!is_vector_of(in_type(op, 5), heads) || !is_vector_of(in_type(op, 6), heads) ||
+        !is_flag(fx_op_i(op, FX_A_LOG_A)) || !(fx_op_f(op, FX_A_DT_MIN) <= fx_op_f(op, FX_A_DT_MAX)))
+        return bad(m, op, "d and dt_bias must be a number for each head; dt_min at most dt_max");
+    return set_out(op, 0, *x) && set_out(op, 1, fx_type0(FX_CHAIN));
+}
+
+static bool rule_delta_rule(fx_module *m, fx_op *op)
+{
+    const fx_type *q = in_type(op, 0), *v = in_type(op, 2);
+    int64_t heads = fx_op_i(op, FX_A_HEADS), kv = fx_op_i(op, FX_A_KV_HEADS), k_cols, v_cols;
+
+    if (!rows_of_cols(q, &k_cols) || !rows_of_cols(v, &v_cols) || !fx_type_eq(q, in_type(op, 1)) ||
+        !same_dim(q->dim[0], v->dim[0]) || !is_chain(in_type(op, 7)) || fx_op_i(op, FX_A_LAYER) < 0)
+        return bad(m, op, "expected q, k and v as f32 of the same rows, and a chain");
+    if (!is_count(heads) || !is_count(kv) || heads % kv || k_cols % kv || v_cols % heads)
+        return bad(m, op, "q and k must be whole key heads, v value heads, a multiple of those");
+    if (!is_heads(in_type(op, 3), heads, 1) || !is_heads(in_type(op, 4), heads, 1) ||
+        !is_vector_of(in_type(op, 5), heads) || !is_vector_of(in_type(op, 6), heads))
+        return bad(m, op, "b, a, a_log and dt_bias must have a number for each value head");
+    if (!is_flag(fx_op_i(op, FX_A_LOG_A)) || !is_flag(fx_op_i(op, FX_A_TILED)))
+        return bad(m, op, "log_a and tiled must be 0 or 1");
+    return set_out(op, 0, *v) && set_out(op, 1, fx_type0(FX_CHAIN));
+}
+
+static bool rule_gated_norm(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0);
+    int64_t groups = fx_op_i(op, FX_A_GROUPS), cols;
+
+    if (!rows_of_cols(x, &cols) || !fx_type_eq(x, in_type(op, 1)) || groups < 1 || cols % groups)
+        return bad(m, op, "expected x and z as f32 rows of whole groups");
+    if (!is_vector_of(in_type(op, 2), cols) && !is_vector_of(in_type(op, 2), cols / groups))
+        return bad(m, op, "w must be as long as a group or as all columns");
+    if (!in_range(fx_op_f(op, FX_A_EPS), 0, 1e9) || !is_flag(fx_op_i(op, FX_A_GATE_FIRST)))
+        return bad(m, op, "eps must be a number >= 0, gate_first 0 or 1");
+    return set_out(op, 0, *x);
+}
+
 /* ---- The table -------------------------------------------------------------------------------------------- */
 
 typedef bool (*rule_fn)(fx_module *m, fx_op *op);

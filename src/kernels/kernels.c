@@ -10,11 +10,14 @@ static const fx_kernel_set *const sets[] = {
     &fx_kernels_ref_attend,
     &fx_kernels_ref_map,
     &fx_kernels_experts,
+    &fx_kernels_ref_scan,
 #if defined(__x86_64__)
     &fx_kernels_rowops_avx2,
     &fx_kernels_attend_avx2,
     &fx_kernels_rowops_avx512,
     &fx_kernels_attend_avx512,
+    &fx_kernels_scan_avx2,
+    &fx_kernels_scan_avx512,
 #endif
     &fx_kernels_quant,
 #if defined(__x86_64__)

@@ -36,6 +36,10 @@ typedef enum fx_kernel_op {
     FX_K_GLU,          /* fx_glu_args         task: a row        */
     FX_K_COMBINE,      /* fx_combine_args     task: a row        */
     FX_K_MUL_ROWS,     /* fx_map_args: a * b, b of one column    */
+    FX_K_CONV1D,       /* fx_conv1d_args      task: see tasks()  */
+    FX_K_SSM_SCAN,     /* fx_ssm_scan_args    task: see tasks()  */
+    FX_K_DELTA_RULE,   /* fx_delta_rule_args  task: see tasks()  */
+    FX_K_GATED_NORM,   /* fx_gated_norm_args  task: a row        */
     FX_K_OPS
 } fx_kernel_op;
 

@@ -34,6 +34,10 @@ static const char *const launch_names[FX_L_OPS] = {
     [FX_L_GLU] = "glu",
     [FX_L_COMBINE] = "combine",
     [FX_L_MUL_ROWS] = "mul_rows",
+    [FX_L_CONV1D] = "conv1d",
+    [FX_L_SSM_SCAN] = "ssm_scan",
+    [FX_L_DELTA_RULE] = "delta_rule",
+    [FX_L_GATED_NORM] = "gated_norm",
 };
 
 /* ---- Layout --------------------------------------------------------------------------- */
@@ -239,6 +243,27 @@ static void print_args(const fx_launch *l, fx_buf *out)
     case FX_L_SCALE:
         put(out, "factor", l->args.map.alpha);
         break;
+    case FX_L_CONV1D:
+        fx_buf_printf(out, " width=%lld%s", (long long)l->args.conv1d.width, l->args.conv1d.silu ? " silu" : "");
+        break;
+    case FX_L_SSM_SCAN:
+        fx_buf_printf(out, " heads=%d dim=%d groups=%d state=%d%s", l->args.ssm_scan.heads, l->args.ssm_scan.head_dim,
+                      l->args.ssm_scan.groups, l->args.ssm_scan.n_state, l->args.ssm_scan.log_a ? " log_a" : "");
+        if (l->args.ssm_scan.dt_min != 0)
+            put(out, "dt_min", l->args.ssm_scan.dt_min);
+        if (l->args.ssm_scan.dt_max != 3e38f)
+            put(out, "dt_max", l->args.ssm_scan.dt_max);
+        break;
+    case FX_L_DELTA_RULE:
+        fx_buf_printf(out, " heads=%d/%d dim=%d/%d%s%s", l->args.delta_rule.v_heads, l->args.delta_rule.k_heads,
+                      l->args.delta_rule.k_dim, l->args.delta_rule.v_dim, l->args.delta_rule.log_a ? " log_a" : "",
+                      l->args.delta_rule.tiled ? " tiled" : "");
+        break;
+    case FX_L_GATED_NORM:
+        put(out, "eps", l->args.gated_norm.eps);
+        fx_buf_printf(out, " groups=%lld%s", (long long)l->args.gated_norm.n_groups,
+                      l->args.gated_norm.gate_first ? " gate_first" : "");
+        break;
     default:
         break;
     }
@@ -295,6 +320,10 @@ static const slots_row slots[FX_L_OPS] = {
     [FX_L_GLU] = { 1, 2, 1, 0 },
     [FX_L_COMBINE] = { 1 | 2 | 4, 0, 1, 0 },
     [FX_L_MUL_ROWS] = { 1 | 2, 0, 1, 0 },
+    [FX_L_CONV1D] = { 1 | 2, 4, 1, 0 },
+    [FX_L_SSM_SCAN] = { 1 | 2 | 4 | 8 | 16, 32 | 64, 1, 0 },
+    [FX_L_DELTA_RULE] = { 1 | 2 | 4 | 8 | 16 | 32 | 64, 0, 1, 0 },
+    [FX_L_GATED_NORM] = { 1 | 2 | 4, 0, 1, 0 },
 };
 
 static void check_ref(const fx_plan *p, const fx_ref *r, int32_t launch)
@@ -380,6 +409,31 @@ static void check_widths(const fx_plan *p, const fx_launch *l)
         check_width(p, &l->in[0], (int64_t)l->args.attend.heads * l->args.attend.head_dim);
         check_width(p, &l->out[0], (int64_t)l->args.attend.heads * l->args.attend.v_dim);
         FX_ASSERT(l->layer >= 0);
+        break;
+    case FX_L_CONV1D:
+        check_width(p, &l->in[0], l->args.conv1d.dim);
+        check_width(p, &l->out[0], l->args.conv1d.dim);
+        FX_ASSERT(l->layer >= 0 && l->in[0].index != l->out[0].index);
+        break;
+    case FX_L_SSM_SCAN:
+        check_width(p, &l->in[0], (int64_t)l->args.ssm_scan.heads * l->args.ssm_scan.head_dim);
+        check_width(p, &l->in[1], l->args.ssm_scan.heads);
+        check_width(p, &l->in[2], (int64_t)l->args.ssm_scan.groups * l->args.ssm_scan.n_state);
+        check_width(p, &l->in[3], (int64_t)l->args.ssm_scan.groups * l->args.ssm_scan.n_state);
+        check_width(p, &l->out[0], (int64_t)l->args.ssm_scan.heads * l->args.ssm_scan.head_dim);
+        FX_ASSERT(l->layer >= 0);
+        break;
+    case FX_L_DELTA_RULE:
+        check_width(p, &l->in[0], (int64_t)l->args.delta_rule.k_heads * l->args.delta_rule.k_dim);
+        check_width(p, &l->in[1], (int64_t)l->args.delta_rule.k_heads * l->args.delta_rule.k_dim);
+        check_width(p, &l->in[2], (int64_t)l->args.delta_rule.v_heads * l->args.delta_rule.v_dim);
+        check_width(p, &l->out[0], (int64_t)l->args.delta_rule.v_heads * l->args.delta_rule.v_dim);
+        FX_ASSERT(l->layer >= 0);
+        break;
+    case FX_L_GATED_NORM:
+        check_width(p, &l->in[0], l->args.gated_norm.dim * l->args.gated_norm.n_groups);
+        check_width(p, &l->in[1], l->args.gated_norm.dim * l->args.gated_norm.n_groups);
+        check_width(p, &l->out[0], l->args.gated_norm.dim * l->args.gated_norm.n_groups);
         break;
     default:
         break;

@@ -94,14 +94,18 @@ typedef enum fx_launch_op {
     FX_L_GLU,          /* gate, [up]                                        y              */
     FX_L_COMBINE,      /* x, routes, table                                  y              */
     FX_L_MUL_ROWS,     /* a, b                                              y              */
+    FX_L_CONV1D,       /* x, w, [bias]                                      y              */
+    FX_L_SSM_SCAN,     /* x, dt, b, c, a, [d], [dt_bias]                    y              */
+    FX_L_DELTA_RULE,   /* q, k, v, b, a, a_log, dt_bias                     y              */
+    FX_L_GATED_NORM,   /* x, z, w                                           y              */
     FX_L_OPS
 } fx_launch_op;
 
 typedef struct fx_launch {
     fx_launch_op op;
     fx_rows_of rows;             /* of its outputs */
-    fx_ref in[6], out[3];
-    int32_t layer;               /* ROPE_STORE, ATTEND: row of the state table; else -1 */
+    fx_ref in[8], out[3];
+    int32_t layer;               /* ROPE_STORE, ATTEND, scans: row of the state table; else -1 */
     fx_str origin;               /* node name, for explain and faults */
     union {                      /* static fields set; pointers, n_rows, step, state offsets are bound later */
         fx_embed_args embed;
@@ -120,6 +124,10 @@ typedef struct fx_launch {
         fx_expert_matmul_args experts;
         fx_glu_args glu;
         fx_combine_args combine;
+        fx_conv1d_args conv1d;
+        fx_ssm_scan_args ssm_scan;
+        fx_delta_rule_args delta_rule;
+        fx_gated_norm_args gated_norm;
     } args;
 } fx_launch;
 

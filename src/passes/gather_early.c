@@ -16,6 +16,7 @@ static unsigned row_operands(const fx_op *op)
     switch (op->code) {
     case FX_OP_ADD:
     case FX_OP_MUL:
+    case FX_OP_GATED_NORM:
     case FX_OP_SWIGLU:
     case FX_OP_EXPERTS:
         return 1 | 2;

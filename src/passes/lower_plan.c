@@ -311,8 +311,12 @@ static fx_status weight_ref(lower *l, const fx_op *op, fx_weight_use use, const 
         return unsupported(l, op, "a rounded vector");
     if (use == FX_USE_TABLE && w.n_src != 1)
         return unsupported(l, op, "a table of several tensors");
-    if (use == FX_USE_VECTOR)
+    if (use == FX_USE_VECTOR) {          /* of any shape */
         w.dtype = FX_F32;
+        w.rows = 1;
+        for (int i = 0; i + 1 < a->type.rank; i++)
+            w.rows *= a->type.dim[i].n;
+    }
     return weight_index(l, &w, out);
 }
 
@@ -768,6 +772,87 @@ static fx_status lower_attend(lower *l, fx_op *op)
     return push(l, &n);
 }
 
+static fx_status lower_conv1d(lower *l, fx_op *op)
+{
+    const fx_type *w = &fx_op_in(op, 1)->type;
+    fx_launch n = launch_of(l, op, FX_L_CONV1D, &op->out[0]);
+
+    FX_TRY(row_ref(l, op, 0, &n.in[0]));
+    FX_TRY(vector_ref(l, op, fx_op_in(op, 1), &n.in[1]));
+    FX_TRY(vector_ref(l, op, fx_op_in(op, 2), &n.in[2]));
+    FX_TRY(new_place(l, &op->out[0]));
+    n.out[0] = buf_ref(l, &op->out[0]);
+    n.layer = (int32_t)fx_op_i(op, FX_A_LAYER);
+    n.args.conv1d.dim = w->dim[0].n;
+    n.args.conv1d.width = fx_type_last(w).n;
+    n.args.conv1d.silu = fx_op_i(op, FX_A_SILU) != 0;
+    return push(l, &n);
+}
+
+static fx_status lower_ssm_scan(lower *l, fx_op *op)
+{
+    const fx_type *a_type = &fx_op_in(op, 4)->type;
+    fx_launch n = launch_of(l, op, FX_L_SSM_SCAN, &op->out[0]);
+    fx_ssm_scan_args *a = &n.args.ssm_scan;
+
+    for (int i = 0; i < 4; i++)
+        FX_TRY(row_ref(l, op, i, &n.in[i]));
+    for (int i = 4; i < 7; i++)
+        FX_TRY(vector_ref(l, op, fx_op_in(op, i), &n.in[i]));
+    FX_TRY(new_place(l, &op->out[0]));
+    n.out[0] = buf_ref(l, &op->out[0]);
+    n.layer = (int32_t)fx_op_i(op, FX_A_LAYER);
+    a->heads = (int32_t)fx_op_i(op, FX_A_HEADS);
+    a->head_dim = (int32_t)(fx_type_last(&op->out[0].type).n / a->heads);
+    a->groups = (int32_t)fx_op_i(op, FX_A_GROUPS);
+    a->n_state = (int32_t)(fx_type_last(&fx_op_in(op, 2)->type).n / a->groups);
+    a->a_per_state = a_type->rank == 2 && a_type->dim[1].n == a->n_state;
+    a->log_a = fx_op_i(op, FX_A_LOG_A) != 0;
+    a->dt_min = (float)fx_op_f(op, FX_A_DT_MIN);
+    a->dt_max = (float)fx_op_f(op, FX_A_DT_MAX);
+    return push(l, &n);
+}
+
+static fx_status lower_delta_rule(lower *l, fx_op *op)
+{
+    fx_launch n = launch_of(l, op, FX_L_DELTA_RULE, &op->out[0]);
+    fx_delta_rule_args *a = &n.args.delta_rule;
+
+    for (int i = 0; i < 5; i++)
+        FX_TRY(row_ref(l, op, i, &n.in[i]));
+    for (int i = 5; i < 7; i++)
+        FX_TRY(vector_ref(l, op, fx_op_in(op, i), &n.in[i]));
+    FX_TRY(new_place(l, &op->out[0]));
+    n.out[0] = buf_ref(l, &op->out[0]);
+    n.layer = (int32_t)fx_op_i(op, FX_A_LAYER);
+    a->v_heads = (int32_t)fx_op_i(op, FX_A_HEADS);
+    a->k_heads = (int32_t)fx_op_i(op, FX_A_KV_HEADS);
+    a->k_dim = (int32_t)(fx_type_last(&fx_op_in(op, 0)->type).n / a->k_heads);
+    a->v_dim = (int32_t)(fx_type_last(&fx_op_in(op, 2)->type).n / a->v_heads);
+    a->log_a = fx_op_i(op, FX_A_LOG_A) != 0;
+    a->tiled = fx_op_i(op, FX_A_TILED) != 0;
+    return push(l, &n);
+}
+
+static fx_status lower_gated_norm(lower *l, fx_op *op)
+{
+    fx_value *x = fx_op_in(op, 0), *z = fx_op_in(op, 1);
+    fx_launch n = launch_of(l, op, FX_L_GATED_NORM, x);
+    fx_gated_norm_args *a = &n.args.gated_norm;
+
+    FX_TRY(row_ref(l, op, 0, &n.in[0]));
+    FX_TRY(row_ref(l, op, 1, &n.in[1]));
+    FX_TRY(vector_ref(l, op, fx_op_in(op, 2), &n.in[2]));
+    FX_TRY(place_over(l, &op->out[0], dies_here(l, x) ? x : z));
+    n.out[0] = buf_ref(l, &op->out[0]);
+    a->n_groups = fx_op_i(op, FX_A_GROUPS);
+    a->dim = fx_type_last(&x->type).n / a->n_groups;
+    a->w_step = fx_op_in(op, 2)->type.dim[0].n != a->dim ? a->dim : 0;
+    a->eps = (float)fx_op_f(op, FX_A_EPS);
+    a->gate_first = fx_op_i(op, FX_A_GATE_FIRST) != 0;
+    return push(l, &n);
+}
+
 static fx_status lower_gather(lower *l, fx_op *op)
 {
     fx_launch n = launch_of(l, op, FX_L_GATHER, &op->out[0]);
@@ -932,6 +1017,10 @@ static const lower_fn lowerings[FX_OP_COUNT] = {
     [FX_OP_SOFTMAX] = lower_softmax,
     [FX_OP_ROUTE] = lower_route,
     [FX_OP_EXPERTS] = lower_experts,
+    [FX_OP_CONV1D] = lower_conv1d,
+    [FX_OP_SSM_SCAN] = lower_ssm_scan,
+    [FX_OP_DELTA_RULE] = lower_delta_rule,
+    [FX_OP_GATED_NORM] = lower_gated_norm,
     [FX_OP_SLICE] = lower_slice,
     [FX_OP_RESHAPE] = lower_reshape,
     [FX_OP_OUTPUT] = lower_output,

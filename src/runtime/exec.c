@@ -85,6 +85,30 @@ static const bind_row binds[] = {
     MAP_ROWS(FX_L_GELU_TANH), MAP_ROWS(FX_L_RELU), MAP_ROWS(FX_L_RELU2), MAP_ROWS(FX_L_CLAMP),
     MAP_ROWS(FX_L_SIGMOID), MAP_ROWS(FX_L_TANH),
     MAP_ROWS(FX_L_SWIGLU),
+    ROW(FX_L_CONV1D, 0, BIND_MAT, fx_conv1d_args, x),
+    ROW(FX_L_CONV1D, 1, BIND_VEC, fx_conv1d_args, w),
+    ROW(FX_L_CONV1D, 2, BIND_VEC, fx_conv1d_args, bias),
+    ROW(FX_L_CONV1D, OUT, BIND_MAT, fx_conv1d_args, y),
+    ROW(FX_L_SSM_SCAN, 0, BIND_MAT, fx_ssm_scan_args, x),
+    ROW(FX_L_SSM_SCAN, 1, BIND_MAT, fx_ssm_scan_args, dt),
+    ROW(FX_L_SSM_SCAN, 2, BIND_MAT, fx_ssm_scan_args, b),
+    ROW(FX_L_SSM_SCAN, 3, BIND_MAT, fx_ssm_scan_args, c),
+    ROW(FX_L_SSM_SCAN, 4, BIND_VEC, fx_ssm_scan_args, a),
+    ROW(FX_L_SSM_SCAN, 5, BIND_VEC, fx_ssm_scan_args, d),
+    ROW(FX_L_SSM_SCAN, 6, BIND_VEC, fx_ssm_scan_args, dt_bias),
+    ROW(FX_L_SSM_SCAN, OUT, BIND_MAT, fx_ssm_scan_args, y),
+    ROW(FX_L_DELTA_RULE, 0, BIND_MAT, fx_delta_rule_args, q),
+    ROW(FX_L_DELTA_RULE, 1, BIND_MAT, fx_delta_rule_args, k),
+    ROW(FX_L_DELTA_RULE, 2, BIND_MAT, fx_delta_rule_args, v),
+    ROW(FX_L_DELTA_RULE, 3, BIND_MAT, fx_delta_rule_args, b),
+    ROW(FX_L_DELTA_RULE, 4, BIND_MAT, fx_delta_rule_args, a),
+    ROW(FX_L_DELTA_RULE, 5, BIND_VEC, fx_delta_rule_args, a_log),
+    ROW(FX_L_DELTA_RULE, 6, BIND_VEC, fx_delta_rule_args, dt_bias),
+    ROW(FX_L_DELTA_RULE, OUT, BIND_MAT, fx_delta_rule_args, y),
+    ROW(FX_L_GATED_NORM, 0, BIND_MAT, fx_gated_norm_args, x),
+    ROW(FX_L_GATED_NORM, 1, BIND_MAT, fx_gated_norm_args, z),
+    ROW(FX_L_GATED_NORM, 2, BIND_VEC, fx_gated_norm_args, w),
+    ROW(FX_L_GATED_NORM, OUT, BIND_MAT, fx_gated_norm_args, y),
     ROW(FX_L_SOFTMAX, 0, BIND_MAT, fx_softmax_args, x),
     ROW(FX_L_SOFTMAX, OUT, BIND_MAT, fx_softmax_args, y),
     ROW(FX_L_ROUTE, 0, BIND_MAT, fx_route_args, logits),
@@ -134,6 +158,10 @@ static const struct { fx_kernel_op kernel; size_t n_rows; } ops[FX_L_OPS] = {
     [FX_L_SIGMOID] = { FX_K_SIGMOID, offsetof(fx_map_args, n_rows) },
     [FX_L_TANH] = { FX_K_TANH, offsetof(fx_map_args, n_rows) },
     [FX_L_SWIGLU] = { FX_K_SWIGLU, offsetof(fx_map_args, n_rows) },
+    [FX_L_CONV1D] = { FX_K_CONV1D, SIZE_MAX },
+    [FX_L_SSM_SCAN] = { FX_K_SSM_SCAN, SIZE_MAX },
+    [FX_L_DELTA_RULE] = { FX_K_DELTA_RULE, SIZE_MAX },
+    [FX_L_GATED_NORM] = { FX_K_GATED_NORM, offsetof(fx_gated_norm_args, n_rows) },
     [FX_L_SOFTMAX] = { FX_K_SOFTMAX, offsetof(fx_softmax_args, n_rows) },
     [FX_L_ROUTE] = { FX_K_ROUTE, offsetof(fx_route_args, n_rows) },
     [FX_L_DISPATCH] = { FX_K_DISPATCH, offsetof(fx_dispatch_args, n_rows) },
@@ -210,6 +238,12 @@ static void bind_state(fx_exec *x, exec_launch *e)
         e->l.args.attend.v_offset = layer->v_offset;
         e->l.args.attend.shared = x->shared;
         e->l.args.attend.shared_bytes = FX_ATTEND_SHARED;
+    } else if (e->l.op == FX_L_CONV1D) {
+        e->l.args.conv1d.offset = layer->conv_offset;
+    } else if (e->l.op == FX_L_SSM_SCAN) {
+        e->l.args.ssm_scan.offset = layer->scan_offset;
+    } else if (e->l.op == FX_L_DELTA_RULE) {
+        e->l.args.delta_rule.offset = layer->scan_offset;
     }
 }
 
@@ -244,6 +278,20 @@ static void set_rows(exec_launch *e, int64_t n_rows)
         *(int64_t *)(void *)((char *)&e->l.args + at) = n_rows;
 }
 
+static void set_step(exec_launch *e, const fx_step *s)
+{
+    switch (e->l.op) {
+    case FX_L_EMBED: e->l.args.embed.token = e->l.args.embed.by_position ? s->pos : s->token; break;
+    case FX_L_ROPE_STORE: e->l.args.rope_store.step = s; break;
+    case FX_L_ATTEND: e->l.args.attend.step = s; break;
+    case FX_L_CONV1D: e->l.args.conv1d.step = s; break;
+    case FX_L_SSM_SCAN: e->l.args.ssm_scan.step = s; break;
+    case FX_L_DELTA_RULE: e->l.args.delta_rule.step = s; break;
+    case FX_L_GATHER: e->l.args.gather.rows = s->logit_rows; break;
+    default: break;
+    }
+}
+
 /* What a step with the most rows needs a worker for itself. */
 static size_t scratch_of(const fx_exec *x, exec_launch *e, const fx_step *widest)
 {
@@ -254,10 +302,7 @@ static size_t scratch_of(const fx_exec *x, exec_launch *e, const fx_step *widest
         const fx_matmul_kernel *k = p->weights[e->l.in[1].index].kernel;
         return k->scratch_bytes ? k->scratch_bytes(&e->l.args.matmul) : 0;
     }
-    if (e->l.op == FX_L_ROPE_STORE)
-        e->l.args.rope_store.step = widest;
-    if (e->l.op == FX_L_ATTEND)
-        e->l.args.attend.step = widest;
+    set_step(e, widest);
     const fx_kernel *k = fx_kernel_find(ops[e->l.op].kernel, &p->cpu);
     return k->scratch_bytes ? k->scratch_bytes(&e->l.args) : 0;
 }
@@ -369,17 +414,6 @@ static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
         e->matmul->run(&e->l.args.matmul, t0, t1, scratch);
     else
         e->run(&e->l.args, t0, t1, scratch);
-}
-
-static void set_step(exec_launch *e, const fx_step *s)
-{
-    switch (e->l.op) {
-    case FX_L_EMBED: e->l.args.embed.token = e->l.args.embed.by_position ? s->pos : s->token; break;
-    case FX_L_ROPE_STORE: e->l.args.rope_store.step = s; break;
-    case FX_L_ATTEND: e->l.args.attend.step = s; break;
-    case FX_L_GATHER: e->l.args.gather.rows = s->logit_rows; break;
-    default: break;
-    }
 }
 
 static bool next_launch(void *user, int64_t i, fx_pool_job *job)

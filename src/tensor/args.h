@@ -138,6 +138,61 @@ typedef struct fx_attend_args {
 } fx_attend_args;
 #define FX_ATTEND_SHARED ((size_t)8 << 20)
 
+/* Causal convolution of each column with its own 'width' weights: y[j] = bias + sum of w[k] x[j - width + 1 + k],
+ * the inputs before a sequence's rows from its slot ([width - 1][dim], oldest first). y may not alias x. */
+typedef struct fx_conv1d_args {
+    fx_cmat x;
+    fx_mat y;
+    const float *w;              /* [dim][width] */
+    const float *bias;           /* [dim] or NULL */
+    int64_t dim, width;
+    bool silu;                   /* of the result */
+    size_t offset;               /* of the layer's inputs in a slot */
+    const fx_step *step;
+} fx_conv1d_args;
+
+/* Selective scan (Mamba): a state of n_state numbers for each of heads * head_dim channels:
+ *     dt = min(max(softplus(dt + dt_bias), dt_min), dt_max)
+ *     h = exp(dt * a) * h + dt * x * b;   y = sum of c * h + d * x
+ * dt, dt_bias, d and a by head, b and c by group of heads.  In a slot: [n_state][channels]. */
+typedef struct fx_ssm_scan_args {
+    fx_cmat x, dt, b, c;         /* columns heads*head_dim, heads, groups*n_state, the same */
+    fx_mat y;
+    const float *a, *d, *dt_bias;    /* [heads] or [heads][n_state]; [heads] or NULL; the same */
+    int32_t heads, head_dim, groups, n_state;
+    bool a_per_state;
+    bool log_a;                  /* a is stored as log(-a) */
+    float dt_min, dt_max;
+    size_t offset;               /* of the layer's state in a slot */
+    const fx_step *step;
+} fx_ssm_scan_args;
+
+/* Gated delta rule: a matrix S [k_dim][v_dim] for each value head, in a slot in order of heads.  q and k are brought
+ * to length 1 (q then divided by sqrt(k_dim)); v_heads / k_heads value heads in turn share a key head.
+ *     S = exp(a_log * softplus(a + dt_bias)) * S;   S += k (sigmoid(b) * (v - S^T k))^T;   y = S^T q */
+typedef struct fx_delta_rule_args {
+    fx_cmat q, k, v, b, a;       /* columns k_heads*k_dim twice, v_heads*v_dim, v_heads twice */
+    fx_mat y;
+    const float *a_log, *dt_bias;    /* [v_heads] */
+    int32_t k_heads, v_heads, k_dim, v_dim;
+    bool log_a;                  /* a_log is stored as log(-a_log) */
+    bool tiled;                  /* value head h uses key head h % k_heads instead */
+    size_t offset;
+    const fx_step *step;
+} fx_delta_rule_args;
+
+/* y = norm(x * silu(z)) * w where gate_first, else norm(x) * w * silu(z); the norm is RMS over groups of
+ * 'dim' columns. y may alias x or z. */
+typedef struct fx_gated_norm_args {
+    fx_cmat x, z;
+    fx_mat y;
+    const float *w;
+    int64_t w_step;              /* from group to group: dim, or 0 where all share w */
+    float eps;
+    bool gate_first;
+    int64_t n_rows, dim, n_groups;
+} fx_gated_norm_args;
+
 /* y[i] = x[rows[i]] */
 typedef struct fx_gather_args {
     fx_cmat x;
