@@ -344,6 +344,7 @@ def test_chat_on_a_terminal():
     t.until("> ")
     t.send("\n\n")
     t.until("> ")
+    t.quiet()                                           # at the prompt, not between two
     t.send("\x04")
     assert t.end() == 0
 
