@@ -37,6 +37,7 @@ typedef struct gen_prompt {
 struct fx_gen {
     fx_call *call;
     bool chat, stream, include_usage, echo, logprobs, failed;
+    bool first_seen;             /* a token came */
     bool lost;                   /* memory ran out for part of the answer */
     int64_t created;
     size_t held;                 /* bytes gathered for a whole answer */
@@ -646,6 +647,7 @@ static void finish(fx_gen *g)
     else
         put_whole(g);
     c->done = c->ready = true;
+    fx_histogram_add(&c->http->whole, c->start_ns, fx_clock_ns());
     if (!g->stream) {
         c->status = 200;
         c->content_type = "application/json";
@@ -696,6 +698,9 @@ bool fx_gen_drain(fx_gen *g, uint32_t index)
             take_done(g, p, e);
         } else if (!g->failed && !ends_badly(e)) {
             begin_answer(g);
+            if (!g->first_seen)
+                fx_histogram_add(&g->call->http->first_token, g->call->start_ns, fx_clock_ns());
+            g->first_seen = true;
             take_event(g, index * (size_t)g->opt.n + (size_t)e->choice, e);
             check_room(g);
         }

@@ -33,6 +33,13 @@ typedef struct fx_route {
 
 extern const fx_route *const fx_routes[];      /* ends with NULL; routes.c */
 
+/* Times in seconds, counted by size (route_metrics.c has the bounds). */
+typedef struct fx_histogram {
+    uint64_t counts[13];
+    double sum;
+} fx_histogram;
+void fx_histogram_add(fx_histogram *h, uint64_t from_ns, uint64_t to_ns);
+
 struct fx_call {
     fx_http *http;
     struct MHD_Connection *conn;
@@ -84,6 +91,7 @@ struct fx_http {
     int64_t started;
     uint64_t id_seed;
     uint64_t statuses[6];        /* answers by hundreds */
+    fx_histogram first_token, whole;     /* of generations that went well */
 };
 
 /* ---- reply.c: whole answers. The route returns right after. ---- */

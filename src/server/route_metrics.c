@@ -22,18 +22,51 @@ static const metric metrics[] = {
     M("generated_tokens_total", "counter", generated_tokens, "tokens sampled"),
     M("preemptions_total", "counter", preemptions, "sequences set back for want of pages"),
     M("kv_pages", "gauge", pages_total, "pages of the KV pool"),
-    M("kv_pages_used", "gauge", pages_used, "pages held by sequences or the prefix cache"),
-    M("kv_pages_cached", "gauge", pages_cached, "pages held by the prefix cache only"),
+    M("kv_pages_used", "gauge", pages_used, "pages that sequences hold"),
+    M("kv_pages_cached", "gauge", pages_cached, "pages that only the prefix cache holds"),
     { "fornax_step_seconds_total", "counter", "time in forward passes",
       offsetof(fornax_engine_stats, step_ns_total), 1e-9 },
 };
+
+static const double bounds[] = { 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60 };
+
+void fx_histogram_add(fx_histogram *h, uint64_t from_ns, uint64_t to_ns)
+{
+    double seconds = (double)(to_ns - from_ns) * 1e-9;
+    size_t i = 0;
+
+    while (i < FX_COUNT(bounds) && seconds > bounds[i])
+        i++;
+    h->counts[i]++;
+    h->sum += seconds;
+}
+
+static void put_histogram(fx_buf *b, const fx_histogram *h, const char *name, const char *help)
+{
+    uint64_t n = 0;
+
+    fx_buf_printf(b, "# HELP %s %s\n# TYPE %s histogram\n", name, help, name);
+    for (size_t i = 0; i < FX_COUNT(h->counts); i++) {
+        n += h->counts[i];
+        fx_buf_printf(b, "%s_bucket{le=\"", name);
+        if (i < FX_COUNT(bounds))
+            fx_buf_double(b, bounds[i]);
+        fx_buf_printf(b, "%s\"} %llu\n", i < FX_COUNT(bounds) ? "" : "+Inf", (unsigned long long)n);
+    }
+    fx_buf_printf(b, "%s_sum ", name);
+    fx_buf_double(b, h->sum);
+    fx_buf_printf(b, "\n%s_count %llu\n", name, (unsigned long long)n);
+}
 
 static void put_http(fx_buf *b, fx_http *h)
 {
     fx_buf_puts(b, "# HELP fornax_http_responses_total answers by status\n# TYPE fornax_http_responses_total counter\n");
     pthread_mutex_lock(&h->lock);
     for (int i = 1; i < 6; i++)
-        fx_buf_printf(b, "fornax_http_responses_total{status=\"%dxx\"} %llu\n", i, (unsigned long long)h->statuses[i]);
+        fx_buf_printf(b, "fornax_http_responses_total{status=\"%dxx\"} %llu\n", i,
+                      (unsigned long long)h->statuses[i]);
+    put_histogram(b, &h->first_token, "fornax_time_to_first_token_seconds", "from the request to its first token");
+    put_histogram(b, &h->whole, "fornax_request_seconds", "from the request to the end of its answer");
     pthread_mutex_unlock(&h->lock);
 }
 

@@ -46,11 +46,15 @@ def until(condition, seconds=30, step=0.05):
 class Server:
     """A running `fornax serve`. Everything it wrote to standard error is in .errors()."""
 
-    def __init__(self, model, *args, host="127.0.0.1", env=None):
+    def __init__(self, model, *args, host="127.0.0.1", env=None, descriptors=None):
+        def limit():
+            import resource
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [FORNAX, "serve", model, "--port", "0", "--host", host, *args], stdout=subprocess.PIPE, stderr=self.log,
-            stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+            stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}, preexec_fn=limit if descriptors else None)
         line = self._first_line()
         found = re.search(r"http://(\S+):(\d+)/v1", line)
         if not found:

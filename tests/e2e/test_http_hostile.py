@@ -468,3 +468,25 @@ def test_heavy_bodies_do_not_stop_others(victim):
     for c in connections:
         c.close()
     assert slowest < 5
+
+
+def test_out_of_descriptors(serve):
+    """With none left requests are refused or wait; with some again all is well."""
+    s = serve(TINY, "--timeout", "3", descriptors=60)
+    connections = [s.connect() for _ in range(40)]
+    for c in connections:
+        c.sendall(post(json.dumps({**STREAM, "prompt": [[1, 2]] * 4, "max_tokens": 300}).encode()))
+    seen = {int(read_answer(c.makefile("rb"))[0]) for c in connections[:20]}
+    assert seen <= {200, 429, 500, 503}
+    for c in connections:
+        c.close()
+    connections = [s.connect() for _ in range(100)]
+    for c in connections:
+        c.close()
+    assert s.quiet() and s.post("/v1/completions", json.loads(BODY))[0] == 200
+
+
+def test_unix_tools(victim):
+    """HTTP/1.1 without a Host, bare line feeds: old scripts do that."""
+    assert b" 200 " in talk(victim, b"GET /health HTTP/1.1\r\n\r\n").split(b"\r\n")[0]
+    talk(victim, b"GET /health HTTP/1.1\nHost: x\n\n")

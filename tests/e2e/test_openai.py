@@ -681,6 +681,10 @@ def test_metrics_count(serve):
     assert m["fornax_prompt_tokens_total"] == 9 and m["fornax_generated_tokens_total"] == 12
     assert m['fornax_http_responses_total{status="4xx"}'] == 1 and m['fornax_http_responses_total{status="2xx"}'] >= 3
     assert m["fornax_steps_total"] > 0
+    for name in ("fornax_time_to_first_token_seconds", "fornax_request_seconds"):
+        buckets = [v for k, v in m.items() if k.startswith(name + "_bucket")]
+        assert len(buckets) == 13 and buckets == sorted(buckets) and buckets[-1] == m[name + "_count"] == 3
+        assert m[name + "_sum"] > 0
 
 
 def test_health_shows_progress(smol):
