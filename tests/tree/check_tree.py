@@ -179,7 +179,8 @@ def check_no_mutable_globals(args):
 
 def check_install(args):
     """make install's result: the readme's program compiles against it with pkg-config, linked
-    to either library, and says what is wrong with a model that isn't there."""
+    to either library, and says what is wrong with a model that isn't there; the examples
+    compile."""
     build = library(args).parent
     if not (ROOT / "src/api").exists():
         raise Skip("src/api does not exist yet")
@@ -211,6 +212,10 @@ def check_install(args):
             rc, out = run(f"{d}/chat-{kind}", f"{d}/none.gguf")
             if rc != 1 or "none.gguf" not in out:
                 faults.append(f"the readme's program, {kind}: exit status {rc}, said: {out.strip()[:300]}")
+        for example in sorted((ROOT / "examples").glob("*.c")):
+            rc, out = run("sh", "-c", f"{args.cc} -Wall -Wextra -Werror {example} {links['shared']} -o {d}/example")
+            if rc:
+                faults.append(f"{name_of(example)}: {out.strip()[:800]}")
     return faults
 
 
