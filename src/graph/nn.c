@@ -2,7 +2,7 @@
 #include "graph/nn.h"
 
 /* "blk.0.attn_norm" */
-static fx_str scoped(fx_nn *nn, const char *name)
+fx_str fx_nn_scoped(fx_nn *nn, const char *name)
 {
     char *p;
 
@@ -25,17 +25,17 @@ static bool broken(const fx_nn *nn)
 
 fx_value *fx_nn_op1_(fx_nn *nn, fx_opcode code, const char *name, fx_value *x)
 {
-    return MAKE(nn, code, FX_IN(x), .name = scoped(nn, name));
+    return MAKE(nn, code, FX_IN(x), .name = fx_nn_scoped(nn, name));
 }
 
 fx_value *fx_nn_op2_(fx_nn *nn, fx_opcode code, const char *name, fx_value *a, fx_value *b)
 {
-    return MAKE(nn, code, FX_IN(a, b), .name = scoped(nn, name));
+    return MAKE(nn, code, FX_IN(a, b), .name = fx_nn_scoped(nn, name));
 }
 
 fx_value *fx_nn_embed_(fx_nn *nn, fx_value *tokens, fx_value *table, double scale)
 {
-    return MAKE(nn, FX_OP_EMBED, FX_IN(tokens, table), FX_ATTRS(FX_AF(SCALE, scale)), .name = scoped(nn, "embed"));
+    return MAKE(nn, FX_OP_EMBED, FX_IN(tokens, table), FX_ATTRS(FX_AF(SCALE, scale)), .name = fx_nn_scoped(nn, "embed"));
 }
 
 fx_value *fx_nn_linear_(fx_nn *nn, fx_value *x, fx_value *w, fx_value *bias)
@@ -56,36 +56,36 @@ fx_value *fx_nn_linear_(fx_nn *nn, fx_value *x, fx_value *w, fx_value *bias)
 
 fx_value *fx_nn_rmsnorm_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, double eps)
 {
-    return MAKE(nn, FX_OP_RMSNORM, FX_IN(x, w), FX_ATTRS(FX_AF(EPS, eps)), .name = scoped(nn, name));
+    return MAKE(nn, FX_OP_RMSNORM, FX_IN(x, w), FX_ATTRS(FX_AF(EPS, eps)), .name = fx_nn_scoped(nn, name));
 }
 
 fx_value *fx_nn_rmsnorm1_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, double eps, double offset)
 {
     return MAKE(nn, FX_OP_RMSNORM, FX_IN(x, w), FX_ATTRS(FX_AF(EPS, eps), FX_AF(OFFSET, offset)),
-                .name = scoped(nn, name));
+                .name = fx_nn_scoped(nn, name));
 }
 
 fx_value *fx_nn_layernorm_(fx_nn *nn, const char *name, fx_value *x, fx_value *w, fx_value *b, const fx_nn_norm *norm)
 {
     return MAKE(nn, FX_OP_LAYERNORM, FX_IN(x, w, b),
                 FX_ATTRS(FX_AF(EPS, norm->eps), FX_AF(OFFSET, norm->offset), FX_AI(GROUPS, norm->groups)),
-                .name = scoped(nn, name));
+                .name = fx_nn_scoped(nn, name));
 }
 
 fx_value *fx_nn_scale_(fx_nn *nn, const char *name, fx_value *x, double factor)
 {
-    return MAKE(nn, FX_OP_SCALE, FX_IN(x), FX_ATTRS(FX_AF(FACTOR, factor)), .name = scoped(nn, name));
+    return MAKE(nn, FX_OP_SCALE, FX_IN(x), FX_ATTRS(FX_AF(FACTOR, factor)), .name = fx_nn_scoped(nn, name));
 }
 
 fx_value *fx_nn_clamp_(fx_nn *nn, const char *name, fx_value *x, double limit)
 {
-    return MAKE(nn, FX_OP_CLAMP, FX_IN(x), FX_ATTRS(FX_AF(LIMIT, limit)), .name = scoped(nn, name));
+    return MAKE(nn, FX_OP_CLAMP, FX_IN(x), FX_ATTRS(FX_AF(LIMIT, limit)), .name = fx_nn_scoped(nn, name));
 }
 
 fx_value *fx_nn_slice_(fx_nn *nn, const char *name, fx_value *x, int64_t start, int64_t length)
 {
     return MAKE(nn, FX_OP_SLICE, FX_IN(x), FX_ATTRS(FX_AI(START, start), FX_AI(LENGTH, length)),
-                .name = scoped(nn, name));
+                .name = fx_nn_scoped(nn, name));
 }
 
 fx_value *fx_nn_rope_(fx_nn *nn, const fx_nn_attn *a, const char *name, fx_value *x)
@@ -95,18 +95,18 @@ fx_value *fx_nn_rope_(fx_nn *nn, const fx_nn_attn *a, const char *name, fx_value
     return MAKE(nn, FX_OP_ROPE, FX_IN(x, a->inv_freq),
                 FX_ATTRS(FX_AI(HEAD_DIM, a->head_dim), FX_AI(ROT_DIM, a->rot_dim), FX_AI(STYLE, a->style),
                          FX_AF(ATTN_SCALE, a->attn_scale)),
-                .name = scoped(nn, name));
+                .name = fx_nn_scoped(nn, name));
 }
 
 fx_value *fx_nn_attend_(fx_nn *nn, const fx_nn_attn *a, fx_value *q, fx_value *k, fx_value *v)
 {
     nn->chain = MAKE(nn, FX_OP_KV_STORE, FX_IN(k, v, nn->chain),
-                     FX_ATTRS(FX_AI(LAYER, a->layer), FX_AI(KV_HEADS, a->kv_heads)), .name = scoped(nn, "kv"));
+                     FX_ATTRS(FX_AI(LAYER, a->layer), FX_AI(KV_HEADS, a->kv_heads)), .name = fx_nn_scoped(nn, "kv"));
     return MAKE(nn, FX_OP_ATTEND, FX_IN(q, nn->chain, a->slopes),
                 FX_ATTRS(FX_AI(LAYER, a->layer), FX_AI(HEADS, a->heads), FX_AI(KV_HEADS, a->kv_heads),
                          FX_AI(HEAD_DIM, a->head_dim), FX_AI(V_DIM, a->v_dim), FX_AF(SCALE, a->scale),
                          FX_AI(WINDOW, a->window), FX_AF(SOFTCAP, a->softcap)),
-                .name = scoped(nn, "attn"));
+                .name = fx_nn_scoped(nn, "attn"));
 }
 
 fx_value *fx_nn_route_experts_(fx_nn *nn, const fx_nn_route *r, fx_value *logits, fx_value *bias)
@@ -115,7 +115,7 @@ fx_value *fx_nn_route_experts_(fx_nn *nn, const fx_nn_route *r, fx_value *logits
                 FX_ATTRS(FX_AI(TOP, r->top), FX_AI(SCORE, r->score), FX_AI(NORMALIZE, r->normalize),
                          FX_AI(GROUPS, FX_MAX(r->groups, 1)), FX_AI(TOP_GROUPS, FX_MAX(r->top_groups, 1)),
                          FX_AI(GROUP_BEST, FX_MAX(r->group_best, 1)), FX_AF(SCALE, r->scale)),
-                .name = scoped(nn, "ffn_routes"));
+                .name = fx_nn_scoped(nn, "ffn_routes"));
 }
 
 fx_value *fx_nn_experts_(fx_nn *nn, const fx_nn_expert_set *e, fx_value *x, fx_value *routes)
@@ -124,5 +124,5 @@ fx_value *fx_nn_experts_(fx_nn *nn, const fx_nn_expert_set *e, fx_value *x, fx_v
                 FX_IN(x, routes, e->gate, e->up, e->down, e->gate_bias, e->up_bias, e->down_bias),
                 FX_ATTRS(FX_AI(EXPERTS, e->n), FX_AI(TOP, e->top), FX_AI(ACT, e->act), FX_AI(LAYOUT, e->layout),
                          FX_AF(SCALE, e->alpha), FX_AF(LIMIT, e->limit)),
-                .name = scoped(nn, "ffn_experts"));
+                .name = fx_nn_scoped(nn, "ffn_experts"));
 }

@@ -55,6 +55,9 @@ typedef struct fx_nn_expert_set {
     fx_value *gate, *up, *down, *gate_bias, *up_bias, *down_bias;
 } fx_nn_expert_set;
 
+/* A name in the scope: "blk.0.attn_norm". */
+fx_str fx_nn_scoped(fx_nn *nn, const char *name);
+
 #define fx_nn_embed(nn, tokens, table, scale) fx_nn_embed_(FX_NN_HERE(nn), tokens, table, scale)
 #define fx_nn_linear(nn, x, w, bias) fx_nn_linear_(FX_NN_HERE(nn), x, w, bias)
 #define fx_nn_rmsnorm(nn, name, x, w, eps) fx_nn_rmsnorm_(FX_NN_HERE(nn), name, x, w, eps)

@@ -124,6 +124,41 @@ fx_value *fx_w_flat(fx_build *b, int64_t layer, const char *role, int64_t rows, 
     return weight(b, layer, role, shape, 2, FLAT);
 }
 
+/* The shape without axes of length 1. */
+static int squeeze(const fx_weight *t, int64_t out[2])
+{
+    int n = 0;
+
+    for (int i = 0; i < t->rank; i++) {
+        if (t->shape[i] == 1)
+            continue;
+        if (n == 2)
+            return 3;
+        out[n++] = t->shape[i];
+    }
+    return n;
+}
+
+fx_value *fx_w_loose(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols)
+{
+    int64_t want[2] = { rows, cols }, got[2] = { 1, 1 };
+    const fx_weight *t;
+    fx_type type;
+    char name[128];
+
+    if (b->nn.m->failed)
+        return NULL;
+    t = find(b, layer, role, name, sizeof(name));
+    if (!t)
+        return weight_of(b, NULL, *name ? name : role, want, cols ? 2 : 1, 0);
+    if (cols ? squeeze(t, got) > 2 || got[0] * got[1] != rows * cols || (got[0] != rows && got[0] != cols) ||
+               (got[0] != rows && rows != 1)
+             : t->n_elems != rows)
+        return bad_shape(b, t, want, cols ? 2 : 1);
+    type = cols ? fx_type2(t->dtype, fx_dim_of(rows), fx_dim_of(cols)) : fx_type1(t->dtype, fx_dim_of(rows));
+    return FX_OP1(b->nn.m, WEIGHT, FX_NOIN, FX_ATTRS(FX_AS(NAME, t->name), FX_AT(TYPE, &type)), .name = t->name);
+}
+
 bool fx_w_exists(const fx_build *b, int64_t layer, const char *role)
 {
     char name[128];
@@ -279,8 +314,25 @@ static fx_graph *build_step(fx_build *b, const fx_rope *rope, const fx_rope *loc
     return g;
 }
 
-static fx_status make_state(fx_arena *a, const fx_model_params *p, const fx_model_options *opt, fx_state_table *s,
-                            fx_error *err)
+/* What layer i keeps. */
+static fx_state_layer state_of(const fx_arch *arch, const fx_model_params *p, int64_t i)
+{
+    int flags = p->layer_flags ? p->layer_flags[i] : p->window ? FX_LAYER_WINDOW : 0;
+    fx_state_layer l = { .kind = FX_STATE_FULL, .kv_heads = (int32_t)p->kv_heads, .k_dim = (int32_t)p->head_dim,
+                         .v_dim = (int32_t)p->v_dim };
+
+    if (flags & FX_LAYER_LINEAR) {
+        l = (fx_state_layer){ .kind = FX_STATE_RECURRENT };
+        arch->state(p, &l);
+    } else if (flags & FX_LAYER_WINDOW) {
+        l.kind = FX_STATE_WINDOW;
+        l.window = (int32_t)p->window;
+    }
+    return l;
+}
+
+static fx_status make_state(fx_arena *a, const fx_arch *arch, const fx_model_params *p, const fx_model_options *opt,
+                            fx_state_table *s, fx_error *err)
 {
     *s = (fx_state_table){ .n_layers = (int32_t)p->layers };
     s->kv_dtype = opt->kv_auto ? (opt->mode == FX_MODE_F32 ? FX_F32 : FX_F16) : opt->kv_dtype;
@@ -295,10 +347,7 @@ static fx_status make_state(fx_arena *a, const fx_model_params *p, const fx_mode
     if (!s->layers)
         return fx_nomem(err, "a model's state table");
     for (int64_t i = 0; i < p->layers; i++)
-        s->layers[i] = (fx_state_layer){ .kind = FX_STATE_FULL,
-                                         .kv_heads = (int32_t)p->kv_heads,
-                                         .k_dim = (int32_t)p->head_dim,
-                                         .v_dim = (int32_t)p->v_dim };
+        s->layers[i] = state_of(arch, p, i);
     fx_state_layout(s);
     return FORNAX_OK;
 }
@@ -387,7 +436,7 @@ fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_op
     if (out->params.rot_dim && out->params.rope_local > 0)
         FX_TRY(fx_rope_read(b.arch, w, &out->params, true, arena, &local, err));
     FX_TRY(set_context(&out->params, opt, &out->max_context, err));
-    FX_TRY(make_state(arena, &out->params, opt, &out->state, err));
+    FX_TRY(make_state(arena, b.arch, &out->params, opt, &out->state, err));
     out->module = fx_module_new(arena);
     if (!out->module)
         return fx_nomem(err, "a graph");

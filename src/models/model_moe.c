@@ -19,6 +19,8 @@ static const expert_form forms[] = {
       "model.layers.%L.mlp.experts.%E.down_proj.weight" },
     { "model.layers.%L.block_sparse_moe.experts.%E.w1.weight", "model.layers.%L.block_sparse_moe.experts.%E.w3.weight",
       "model.layers.%L.block_sparse_moe.experts.%E.w2.weight" },
+    { "model.layers.%L.feed_forward.experts.%E.gate_proj.weight", "model.layers.%L.feed_forward.experts.%E.up_proj.weight",
+      "model.layers.%L.feed_forward.experts.%E.down_proj.weight" },
     { "model.layers.%L.block_sparse_moe.input_linear.weight", NULL,
       "model.layers.%L.block_sparse_moe.output_linear.weight" },
     { "model.layers.%L.block_sparse_moe.experts.gate_up_proj", NULL, "model.layers.%L.block_sparse_moe.experts.down_proj" },

@@ -39,8 +39,19 @@ typedef enum fx_activation {
 enum {
     FX_LAYER_WINDOW = 1,         /* attention sees 'window' positions */
     FX_LAYER_NOPE = 2,           /* nothing rotates */
-    FX_LAYER_DENSE = 4           /* feed-forward without experts */
+    FX_LAYER_DENSE = 4,          /* feed-forward without experts */
+    FX_LAYER_LINEAR = 8          /* recurrent instead of attention */
 };
+
+/* Recurrent layers. */
+typedef struct fx_recurrent_params {
+    int64_t conv_width, inner;   /* of the convolution; columns of the scan */
+    int64_t state, groups, heads;    /* numbers of a channel; groups of b and c; Mamba 2's heads */
+    int64_t dt_rank;             /* Mamba 1 */
+    int64_t key_heads, value_heads, key_dim, value_dim;   /* delta rule */
+    bool conv_bias, proj_bias;
+    double dt_min, dt_max;
+} fx_recurrent_params;
 
 /* A mixture of experts; experts 0: there are none. */
 typedef struct fx_moe_params {
@@ -75,6 +86,7 @@ typedef struct fx_model_params {
     double embed_scale, residual_scale, logit_scale;      /* factors; 1: none */
     double attn_softcap, logit_softcap, qkv_limit;        /* 0: none */
     fx_moe_params moe;
+    fx_recurrent_params rec;
 } fx_model_params;
 
 typedef struct fx_model_desc {

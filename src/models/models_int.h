@@ -65,6 +65,8 @@ struct fx_arch {
     fx_status (*adjust)(const fx_weights *w, fx_model_params *p, fx_error *err);
     /* Flags of the layers where the file has no list of kinds; may be NULL. */
     fx_status (*layers)(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err);
+    /* What a recurrent layer keeps: sets conv_len and scan_len; NULL: the architecture has none. */
+    void (*state)(const fx_model_params *p, fx_state_layer *l);
     fx_value *(*embed)(fx_build *b, fx_value *tokens);      /* NULL: the table, times embed_scale */
     fx_value *(*block)(fx_build *b, fx_value *x, int64_t layer);
     fx_value *(*finish)(fx_build *b, fx_value *x);          /* before the logits; NULL: output_norm */
@@ -117,6 +119,8 @@ fx_value *fx_w_flat(fx_build *b, int64_t layer, const char *role, int64_t rows, 
 /* A tensor by its name in the file. */
 fx_value *fx_w_named(fx_build *b, const char *name, const int64_t *shape, int rank);
 /* NULL without a fault if the file has none. */
+/* A matrix, or with cols 0 a vector, that may have axes of length 1 as well; a vector in any shape. */
+fx_value *fx_w_loose(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols);
 fx_value *fx_w1_opt(fx_build *b, int64_t layer, const char *role, int64_t n);
 bool fx_w_exists(const fx_build *b, int64_t layer, const char *role);
 /* The name of a role's tensor in this file; false: the family has no such role. */
@@ -158,6 +162,18 @@ fx_value *fx_b_rows(fx_build *b, fx_value *w, int64_t start, int64_t n, int64_t 
 fx_value *fx_b_positions(fx_build *b);
 /* ALiBi's slopes of all heads, of which 'round' makes numbers as the model knows them. */
 fx_value *fx_b_alibi(fx_build *b, float (*round)(const fx_build *b, float slope));
+
+/* Recurrent layers (model_recurrent.c). */
+bool fx_b_is_recurrent(const fx_build *b, int64_t layer);
+/* The convolution of a role over x's columns, and its state. */
+fx_value *fx_b_conv(fx_build *b, int64_t layer, const char *role, fx_value *x, bool bias, bool silu);
+/* Mamba 1's mixer; norms: of dt, b and c. */
+fx_value *fx_b_mamba(fx_build *b, int64_t layer, fx_value *x, bool norms);
+/* Sizes of recurrent layers are in range; the activation is silu. */
+fx_status fx_recurrent_check(const fx_weights *w, const fx_model_params *p, fx_error *err);
+/* All layers are recurrent: what only attention needs gets values that change nothing. */
+void fx_recurrent_only(fx_model_params *p);
+void fx_mamba_state(const fx_model_params *p, fx_state_layer *l);
 
 /* Windows as Qwen's configurations have them (qwen2.c). */
 fx_status fx_qwen_adjust(const fx_weights *w, fx_model_params *p, fx_error *err);

@@ -235,7 +235,7 @@ static fx_status vocab_from_table(const fx_arch *arch, const fx_weights *w, fx_m
 }
 
 /* Kinds of layers, one by one: config.json's layer_types. */
-static fx_status read_layer_types(const fx_weights *w, const fx_model_params *p, json_t *types, uint8_t *flags,
+static fx_status read_layer_types(const fx_arch *arch, const fx_weights *w, const fx_model_params *p, json_t *types, uint8_t *flags,
                                   fx_error *err)
 {
     json_t *type;
@@ -248,9 +248,11 @@ static fx_status read_layer_types(const fx_weights *w, const fx_model_params *p,
         const char *name = json_is_string(type) ? json_string_value(type) : "?";
 
         if (strcmp(name, "full_attention") == 0)
-            flags[i] &= (uint8_t)~FX_LAYER_WINDOW;
+            flags[i] &= (uint8_t)~(FX_LAYER_WINDOW | FX_LAYER_LINEAR);
         else if (strcmp(name, "sliding_attention") == 0)
             flags[i] |= FX_LAYER_WINDOW;
+        else if (arch->state && (strcmp(name, "linear_attention") == 0 || strcmp(name, "conv") == 0))
+            flags[i] = (uint8_t)((flags[i] & ~FX_LAYER_WINDOW) | FX_LAYER_LINEAR);
         else
             return fx_fail_param(err, FORNAX_EUNSUP, "layer_types", "%s: layer_types[%zu]: \"%s\" isn't supported",
                                  fx_weights_path(w), i, name);
@@ -276,7 +278,7 @@ static fx_status read_layers(const fx_arch *arch, const fx_weights *w, fx_arena 
     if (arch->layers)
         FX_TRY(arch->layers(w, p, flags, err));
     if (types)
-        FX_TRY(read_layer_types(w, p, types, flags, err));
+        FX_TRY(read_layer_types(arch, w, p, types, flags, err));
     p->layer_flags = flags;
     return FORNAX_OK;
 }

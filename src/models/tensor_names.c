@@ -2,6 +2,7 @@
  * architecture's own names before them.
  *
  * A role is GGUF's name without block and suffix ("attn_q"); "attn_q.bias" is its bias.
+ * A form that ends in '!' is the whole name, without ".weight".
  * A file belongs to the first family whose embedding table it has. */
 #include <stdio.h>
 
@@ -36,6 +37,20 @@ static const name_row rows[] = {
     { "position_embd", { "position_embd", NULL, NULL, NULL } },
     { "attn_norm_2", { "blk.%d.attn_norm_2", NULL, NULL, NULL } },
     { "token_embd_norm", { "token_embd_norm", NULL, NULL, NULL } },
+    { "ssm_in", { "blk.%d.ssm_in", NULL, NULL, NULL } },
+    { "ssm_conv1d", { "blk.%d.ssm_conv1d", NULL, NULL, NULL } },
+    { "ssm_x", { "blk.%d.ssm_x", NULL, NULL, NULL } },
+    { "ssm_dt", { "blk.%d.ssm_dt", NULL, NULL, NULL } },
+    { "ssm_a", { "blk.%d.ssm_a!", NULL, NULL, NULL } },
+    { "ssm_d", { "blk.%d.ssm_d!", NULL, NULL, NULL } },
+    { "ssm_norm", { "blk.%d.ssm_norm", NULL, NULL, NULL } },
+    { "ssm_out", { "blk.%d.ssm_out", NULL, NULL, NULL } },
+    { "ssm_dt_norm", { "blk.%d.ssm_dt_norm", NULL, NULL, NULL } },
+    { "ssm_b_norm", { "blk.%d.ssm_b_norm", NULL, NULL, NULL } },
+    { "ssm_c_norm", { "blk.%d.ssm_c_norm", NULL, NULL, NULL } },
+    { "shortconv_in", { "blk.%d.shortconv.in_proj", NULL, NULL, NULL } },
+    { "shortconv_conv", { "blk.%d.shortconv.conv", NULL, NULL, NULL } },
+    { "shortconv_out", { "blk.%d.shortconv.out_proj", NULL, NULL, NULL } },
     { "ffn_norm", { "blk.%d.ffn_norm", "model.layers.%d.post_attention_layernorm", NULL, "transformer.h.%d.ln_2" } },
     { "ffn_gate_inp", { "blk.%d.ffn_gate_inp", "model.layers.%d.mlp.gate", NULL, NULL } },
     { "ffn_gate_inp_shexp", { "blk.%d.ffn_gate_inp_shexp", "model.layers.%d.mlp.shared_expert_gate", NULL, NULL } },
@@ -75,11 +90,15 @@ static int family_of(const fx_weights *w)
 static void put_name(const char *form, int64_t layer, const char *suffix, char *out, size_t cap)
 {
     const char *d = strstr(form, "%d");
+    char *whole;
 
     if (d)
         snprintf(out, cap, "%.*s%lld%s%s", (int)(d - form), form, (long long)layer, d + 2, suffix);
     else
         snprintf(out, cap, "%s%s", form, suffix);
+    whole = strchr(out, '!');
+    if (whole)
+        *whole = 0;
 }
 
 /* Whether a folder's names lack their first part ("transformer."), as those of bare models do. */

@@ -213,7 +213,7 @@ static bool add_sources(fx_plan_weight *w, const fx_value *v, bool *cast)
     }
     if (op->code == FX_OP_CAST) {
         *cast = true;
-        op = fx_op_in(op, 0)->def;
+        return add_sources(w, fx_op_in(op, 0), cast);
     }
     return op && add_tensor(w, op);
 }

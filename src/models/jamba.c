@@ -1,0 +1,88 @@
+/* jamba.c - Jamba: Mamba mixers whose dt, b and c are normed, attention without rotation in one layer of
+ * each period, experts in one feed-forward part of each of another period. */
+#include "base/text.h"
+#include "models/models_int.h"
+
+static const fx_param params[] = {
+    FX_PARAM(rec.state, I64, false, NULL, "mamba_d_state"),
+    FX_PARAM(rec.conv_width, I64, false, NULL, "mamba_d_conv"),
+    FX_PARAM(rec.conv_bias, BOOL, false, NULL, "mamba_conv_bias"),
+    FX_PARAM(rec.proj_bias, BOOL, false, NULL, "mamba_proj_bias"),
+    FX_PARAM(moe.experts, I64, false, NULL, "num_experts"),
+    FX_PARAM(moe.experts, I64, false, NULL, "num_local_experts"),
+    FX_PARAM(moe.top, I64, false, NULL, "num_experts_per_tok"),
+    { 0, FX_PARAM_I64, false, NULL, NULL },
+};
+
+static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
+{
+    int64_t expand = 2;
+
+    FX_TRY(fx_config_opt_i64(w, "mamba_expand", &expand, err));
+    if (expand < 1 || expand > 1024)
+        return fx_fail_param(err, FORNAX_EFORMAT, "mamba_expand", "%s: config.json: mamba_expand: expected 1 or more, found %lld",
+                             fx_weights_path(w), (long long)expand);
+    p->rec.inner = expand * p->dim;
+    p->rec.dt_rank = FX_DIV_UP(p->dim, 16);              /* "auto" */
+    p->rot_dim = 0;
+    p->moe.ffn = p->ffn;
+    return json_is_string(fx_config_find(w, "mamba_dt_rank"))
+               ? FORNAX_OK : fx_config_opt_i64(w, "mamba_dt_rank", &p->rec.dt_rank, err);
+}
+
+/* One layer of each period, at an offset. */
+static fx_status read_period(const fx_weights *w, const char *what, int64_t at[2], fx_error *err)
+{
+    char key[64];
+
+    fx_format(key, sizeof(key), "%s_layer_period", what);
+    FX_TRY(fx_config_opt_i64(w, key, &at[0], err));
+    fx_format(key, sizeof(key), "%s_layer_offset", what);
+    FX_TRY(fx_config_opt_i64(w, key, &at[1], err));
+    if (at[1] >= 0 && at[1] < at[0])
+        return FORNAX_OK;
+    return fx_fail_param(err, FORNAX_EFORMAT, key, "%s: config.json: %s: expected less than the period %lld, found %lld",
+                         fx_weights_path(w), key, (long long)at[0], (long long)at[1]);
+}
+
+static fx_status layers(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err)
+{
+    int64_t attention[2] = { 8, 4 }, experts[2] = { 2, 1 };
+
+    FX_TRY(read_period(w, "attn", attention, err));
+    FX_TRY(read_period(w, "expert", experts, err));
+    for (int64_t i = 0; i < p->layers; i++)
+        flags[i] = (uint8_t)((i % attention[0] == attention[1] ? 0 : FX_LAYER_LINEAR) |
+                             (i % experts[0] == experts[1] && p->moe.experts > 1 ? 0 : FX_LAYER_DENSE));
+    return FORNAX_OK;
+}
+
+static fx_value *block(fx_build *b, fx_value *x, int64_t i)
+{
+    fx_value *h = fx_b_norm(b, i, "attn_norm", x);
+
+    h = fx_b_is_recurrent(b, i) ? fx_b_mamba(b, i, h, true) : fx_b_attention(b, i, h);
+    x = fx_nn_add(&b->nn, "attn_residual", x, h);
+    return fx_nn_add(&b->nn, "ffn_residual", x, fx_b_mlp(b, i, fx_b_norm(b, i, "ffn_norm", x)));
+}
+
+#define LAYER "model.layers.%d."
+static const fx_tensor_name names[] = {
+    { "output_norm", "model.final_layernorm" },          { "ffn_norm", LAYER "pre_ff_layernorm" },
+    { "ffn_gate", LAYER "feed_forward.gate_proj" },      { "ffn_up", LAYER "feed_forward.up_proj" },
+    { "ffn_down", LAYER "feed_forward.down_proj" },      { "ffn_gate_inp", LAYER "feed_forward.router" },
+    { "ssm_in", LAYER "mamba.in_proj" },                 { "ssm_conv1d", LAYER "mamba.conv1d" },
+    { "ssm_x", LAYER "mamba.x_proj" },                   { "ssm_dt", LAYER "mamba.dt_proj" },
+    { "ssm_a", LAYER "mamba.A_log!" },                   { "ssm_d", LAYER "mamba.D!" },
+    { "ssm_out", LAYER "mamba.out_proj" },               { "ssm_dt_norm", LAYER "mamba.dt_layernorm" },
+    { "ssm_b_norm", LAYER "mamba.b_layernorm" },         { "ssm_c_norm", LAYER "mamba.c_layernorm" },
+    { NULL, NULL },
+};
+
+const fx_arch fx_arch_jamba = {
+    .name = "jamba", .hf_name = "JambaForCausalLM", .params = params,
+    .defaults = { .eps = 1e-6, .moe = { .experts = 16, .top = 2 },
+                  .rec = { .state = 16, .conv_width = 4, .conv_bias = true } },
+    .names = names,
+    .check = fx_recurrent_check, .adjust = adjust, .layers = layers, .state = fx_mamba_state, .block = block,
+};
