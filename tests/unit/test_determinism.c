@@ -157,6 +157,12 @@ static void check_model(const char *path, const char *dtype)
 TEST(qwen3_tiny) { check_model(FXTEST_DATA "/models/qwen3", "auto"); }
 TEST(llama_tiny_exact) { check_model(FXTEST_DATA "/models/llama3", "f32"); }
 
+TEST(mistral_tiny_windowed) { check_model(FXTEST_DATA "/models/mistral", "auto"); }
+TEST(mamba_tiny_recurrent) { check_model(FXTEST_DATA "/models/mamba", "auto"); }
+TEST(mamba2_tiny_recurrent) { check_model(FXTEST_DATA "/models/mamba2", "f32"); }
+TEST(lfm2_tiny_hybrid) { check_model(FXTEST_DATA "/models/lfm2", "auto"); }
+TEST(qwen3_5_tiny_hybrid) { check_model(FXTEST_DATA "/models/qwen3_5", "auto"); }
+
 TEST(smollm2)
 {
     const char *path = getenv("FORNAX_MODEL");
