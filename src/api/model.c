@@ -223,6 +223,7 @@ typedef struct eval {
     int32_t *pos, *seq, *logit_rows;             /* [EVAL_ROWS] each */
     uint8_t *kv, *slot;
     size_t kv_bytes, n_pages;
+    int32_t length_class;
 } eval;
 
 static fx_status eval_open(eval *v, fornax_model *m, size_t n, fx_error *err)
@@ -230,7 +231,8 @@ static fx_status eval_open(eval *v, fornax_model *m, size_t n, fx_error *err)
     const fx_state_table *state = fx_program_state(m->program);
     const fx_mem *mem = &m->ctx->mem;
 
-    *v = (eval){ .m = m, .n_pages = FX_DIV_UP(n, (size_t)state->page_tokens) };
+    *v = (eval){ .m = m, .n_pages = FX_DIV_UP(n, (size_t)state->page_tokens),
+                 .length_class = fx_state_length_class(state, (int64_t)n) };
     v->kv_bytes = v->n_pages * state->page_bytes;
     v->pages = fx_mem_array(mem, v->n_pages, sizeof *v->pages);
     v->pos = fx_mem_array(mem, 3 * EVAL_ROWS, sizeof *v->pos);
@@ -261,7 +263,7 @@ static void eval_step(eval *v, const int32_t *ids, size_t at, size_t n, size_t f
 {
     const fx_state_table *state = fx_program_state(v->m->program);
     const fx_step_seq seq = { .n_rows = (int32_t)n, .pos0 = (int32_t)at, .pages = v->pages, .adapter = -1,
-                              .slot = v->slot };
+                              .slot = v->slot, .length_class = v->length_class };
 
     *step = (fx_step){ .n_rows = (int32_t)n, .n_seqs = 1, .token = ids + at, .pos = v->pos, .seq = v->seq,
                        .logit_rows = v->logit_rows, .kv = v->kv, .page_bytes = state->page_bytes,

@@ -147,6 +147,24 @@ static uint64_t draw_seed(fx_engine *e, uint64_t arrival)
     return ((uint64_t)out[1] << 32 | out[0]) >> 1;       /* fits a signed number too */
 }
 
+/* Of whom pages may be shared with: adapter, salt, and where it matters the class of lengths. */
+static fx_kv_scope *new_scope(fx_request *r, fx_str salt)
+{
+    const fx_engine *e = r->engine;
+    const fx_state_table *state = e->stepper.state;
+    int32_t class = fx_state_length_class(state, (int64_t)r->opt.n_ids);
+    char *p;
+
+    if (state->long_from > 0) {
+        if (!(p = fx_arena_alloc(&r->arena, salt.n + sizeof(class))))
+            return NULL;
+        memcpy(p, salt.p ? salt.p : "", salt.n);
+        memcpy(p + salt.n, &class, sizeof(class));
+        salt = fx_str_n(p, salt.n + sizeof(class));
+    }
+    return fx_kv_scope_new(e->mem, fx_str_n(e->adapter, e->n_adapter), salt);
+}
+
 static fx_status copy_options(fx_request *r, const fornax_request_options *o, fx_error *err)
 {
     bool ok = true;
@@ -163,8 +181,7 @@ static fx_status copy_options(fx_request *r, const fornax_request_options *o, fx
         .min_tokens = o->min_tokens, .logprobs = o->logprobs, .n_top = o->top_logprobs,
     };
     r->params.ends = list_ends(r, &r->params.n_ends);
-    r->scope = fx_kv_scope_new(r->engine->mem, fx_str_n(r->engine->adapter, r->engine->n_adapter),
-                               fx_str_of(o->cache_salt));
+    r->scope = new_scope(r, fx_str_of(o->cache_salt));
     if (!ok || !r->params.ends || !r->scope)
         return fx_nomem(err, "the request");
     FX_TRY(fx_stops_init(&r->stops, &r->arena, o->stop, o->n_stop, err));
@@ -205,6 +222,7 @@ static fx_status make_choice(fx_request *r, int32_t i, fx_error *err)
         return fx_nomem(err, "the request");
     memcpy(c->seq.tokens, r->opt.ids, r->opt.n_ids * sizeof *r->opt.ids);
     c->seq.n_prompt = c->seq.n_tokens = n_prompt;
+    c->seq.length_class = fx_state_length_class(r->engine->stepper.state, n_prompt);
     c->seq.priority = r->opt.priority;
     c->seq.choice = i;
     c->seq.wants_logits = r->max_new > 0;

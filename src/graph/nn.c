@@ -94,7 +94,8 @@ fx_value *fx_nn_rope_(fx_nn *nn, const fx_nn_attn *a, const char *name, fx_value
         return x;
     return MAKE(nn, FX_OP_ROPE, FX_IN(x, a->inv_freq),
                 FX_ATTRS(FX_AI(HEAD_DIM, a->head_dim), FX_AI(ROT_DIM, a->rot_dim), FX_AI(STYLE, a->style),
-                         FX_AF(ATTN_SCALE, a->attn_scale)),
+                         FX_AF(ATTN_SCALE, a->attn_scale), FX_AI(LONG_FROM, a->long_from),
+                         FX_AF(GROWTH, a->growth)),
                 .name = fx_nn_scoped(nn, name));
 }
 

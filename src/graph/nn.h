@@ -37,7 +37,9 @@ typedef struct fx_nn_attn {
     int64_t rot_dim;             /* 0: no rotation */
     fx_rope_style style;
     double attn_scale;
-    fx_value *inv_freq;          /* f32[rot_dim/2] */
+    fx_value *inv_freq;          /* f32[rot_dim/2]; rot_dim where long_from and no growth */
+    int64_t long_from;           /* see ops.def */
+    double growth;
     fx_value *slopes;            /* f32[heads] of ALiBi, or NULL */
 } fx_nn_attn;
 

@@ -543,7 +543,8 @@ static bool is_heads(const fx_type *t, int64_t n, int64_t dim)
 static bool rotates(fx_module *m, const fx_op *op, const fx_type *inv_freq)
 {
     int64_t rot = fx_op_i(op, FX_A_ROT_DIM), dim = fx_op_i(op, FX_A_HEAD_DIM);
-    int64_t style = fx_op_i(op, FX_A_STYLE);
+    int64_t style = fx_op_i(op, FX_A_STYLE), long_from = fx_op_i(op, FX_A_LONG_FROM);
+    double growth = fx_op_f(op, FX_A_GROWTH);
 
     if (!is_count(dim) || rot < 0 || rot > dim || rot % 2)
         return bad(m, op, "rot_dim must be even and at most head_dim");
@@ -551,8 +552,12 @@ static bool rotates(fx_module *m, const fx_op *op, const fx_type *inv_freq)
         return bad(m, op, "no such style");
     if (!isfinite(fx_op_f(op, FX_A_ATTN_SCALE)))
         return bad(m, op, "attn_scale must be a finite number");
+    if (!in_range((double)long_from, 0, INT32_MAX) || !in_range(growth, 0, 1e9) || (growth > 0 && rot < 4))
+        return bad(m, op, "long_from or growth out of range");
+    if (long_from > 0 && growth == 0)
+        rot *= 2;                        /* of short sequences, then of long ones */
     if (rot && (!inv_freq || inv_freq->dtype != FX_F32 || !is_vec(inv_freq, fx_dim_of(rot / 2))))
-        return bad(m, op, "inv_freq must be f32[rot_dim/2]");
+        return bad(m, op, "inv_freq must be f32[rot_dim/2], or twice that where long sequences have their own");
     return true;
 }
 

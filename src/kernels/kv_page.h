@@ -33,4 +33,23 @@ static inline size_t fx_kv_v_at(const fx_step *s, size_t v_offset, size_t elem, 
     return v_offset + elem * (size_t)((head * s->page_tokens + pos % s->page_tokens) * v_dim);
 }
 
+/* How a row's sequence turns: frequencies, and the factor by which pair i turns slower is slow^(-2i / (rot - 2)). */
+typedef struct fx_turning {
+    const float *freq;
+    double slow;                 /* 1: none */
+} fx_turning;
+
+static inline fx_turning fx_turning_of(const fx_rope_store_args *a, const fx_step_seq *seq)
+{
+    fx_turning t = { a->inv_freq, 1 };
+
+    if (a->long_from <= 0 || seq->length_class <= a->long_from)
+        return t;
+    if (a->growth > 0)
+        t.slow = (double)a->growth * seq->length_class / a->long_from - ((double)a->growth - 1);
+    else
+        t.freq += a->rot_dim / 2;
+    return t;
+}
+
 #endif

@@ -222,6 +222,10 @@ static void print_args(const fx_launch *l, fx_buf *out)
             put(out, "attn_scale", l->args.rope_store.attn_scale);
         if (l->args.rope_store.norm_offset != 0)
             put(out, "offset", l->args.rope_store.norm_offset);
+        if (l->args.rope_store.long_from)
+            fx_buf_printf(out, " long_from=%d", (int)l->args.rope_store.long_from);
+        if (l->args.rope_store.growth != 0)
+            put(out, "growth", l->args.rope_store.growth);
         if (l->args.rope_store.norm_last)
             fx_buf_puts(out, " norm_last");
         break;

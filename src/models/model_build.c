@@ -219,7 +219,7 @@ fx_value *fx_b_positions(fx_build *b) { return input(b, "positions", "rows"); }
 
 static fx_value *frequencies(fx_build *b, const char *name, const fx_rope *rope)
 {
-    int64_t n = b->p->rot_dim / 2;
+    int64_t n = rope->n;
     fx_type t = fx_type1(FX_F32, fx_dim_of(n));
 
     if (!n || !rope->inv_freq)
@@ -234,6 +234,7 @@ static void set_attention(fx_build *b, int64_t i)
     const fx_model_params *p = b->p;
     int flags = p->layer_flags ? p->layer_flags[i] : p->window ? FX_LAYER_WINDOW : 0;
     bool window = flags & FX_LAYER_WINDOW, local = window && b->inv_freq_local;
+    const fx_rope *rope = local ? b->rope_local : b->rope;
 
     b->attn = (fx_nn_attn){ .heads = p->heads,
                             .kv_heads = p->kv_heads,
@@ -245,7 +246,9 @@ static void set_attention(fx_build *b, int64_t i)
                             .window = window ? p->window : 0,
                             .rot_dim = flags & FX_LAYER_NOPE ? 0 : p->rot_dim,
                             .style = fx_is_gguf(b) ? b->arch->gguf_rope : b->arch->hf_rope,
-                            .attn_scale = local ? b->rope_scale_local : b->rope_scale,
+                            .attn_scale = rope->attn_scale,
+                            .long_from = rope->long_from,
+                            .growth = rope->growth,
                             .inv_freq = local ? b->inv_freq_local : b->inv_freq };
 }
 
@@ -295,8 +298,8 @@ static fx_graph *build_step(fx_build *b, const fx_rope *rope, const fx_rope *loc
     b->nn.chain = FX_OP1(b->nn.m, CHAIN, FX_NOIN, FX_NOATTR, .name = FX_STR("start"));
     b->inv_freq = frequencies(b, "inv_freq", rope);
     b->inv_freq_local = frequencies(b, "inv_freq_local", local);
-    b->rope_scale = rope->attn_scale;
-    b->rope_scale_local = local->attn_scale;
+    b->rope = rope;
+    b->rope_local = local;
     x = embed(b, tokens);
     for (int64_t i = 0; i < p->layers && !b->nn.m->failed; i++) {
         snprintf(b->scope, sizeof(b->scope), "blk.%lld", (long long)i);
@@ -433,10 +436,14 @@ fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_op
         FX_TRY(b.arch->check(w, &out->params, err));
     if (out->params.rot_dim)
         FX_TRY(fx_rope_read(b.arch, w, &out->params, false, arena, &rope, err));
+    if (rope.context)
+        out->params.context = rope.context;
     if (out->params.rot_dim && out->params.rope_local > 0)
         FX_TRY(fx_rope_read(b.arch, w, &out->params, true, arena, &local, err));
     FX_TRY(set_context(&out->params, opt, &out->max_context, err));
     FX_TRY(make_state(arena, b.arch, &out->params, opt, &out->state, err));
+    out->state.long_from = (int32_t)rope.long_from;
+    out->state.long_each = rope.growth > 0;
     out->module = fx_module_new(arena);
     if (!out->module)
         return fx_nomem(err, "a graph");

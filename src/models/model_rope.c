@@ -22,6 +22,10 @@ typedef struct scaling {
     double *freq;                /* [n] changed in place */
     int64_t n;
     double attn_scale;
+    double *longer;              /* [n] of sequences past long_from; NULL: none */
+    int64_t long_from, context;
+    double growth;
+    fx_arena *arena;
 } scaling;
 
 typedef struct scaling_row {
@@ -49,6 +53,18 @@ static fx_status number(const scaling *s, const char *gguf, const char *hf, doub
     return FORNAX_OK;
 }
 
+/* The context that the model was trained for before it was stretched; the model's own if nothing says. */
+static fx_status old_context(const scaling *s, double *out, fx_error *err)
+{
+    FX_TRY(number(s, "original_context_length", "original_max_position_embeddings", (double)s->p->context, out, err));
+    if (s->object)
+        FX_TRY(fx_config_opt_f64(s->w, "original_max_position_embeddings", out, err));
+    if (!(*out > 0 && *out <= INT32_MAX))
+        return fx_fail(err, FORNAX_EFORMAT, "%s: original_max_position_embeddings: %g is out of range",
+                       fx_weights_path(s->w), *out);
+    return FORNAX_OK;
+}
+
 static fx_status apply_none(scaling *s, fx_error *err)
 {
     (void)s, (void)err;
@@ -73,7 +89,7 @@ static fx_status apply_llama3(scaling *s, fx_error *err)
     FX_TRY(number(s, "factor", "factor", NAN, &factor, err));
     FX_TRY(number(s, "low_freq_factor", "low_freq_factor", NAN, &low, err));
     FX_TRY(number(s, "high_freq_factor", "high_freq_factor", NAN, &high, err));
-    FX_TRY(number(s, "original_context_length", "original_max_position_embeddings", (double)s->p->context, &old, err));
+    FX_TRY(old_context(s, &old, err));
     for (int64_t i = 0; i < s->n; i++) {
         double wave = 2 * 3.14159265358979323846 / s->freq[i];
 
@@ -131,7 +147,7 @@ static fx_status apply_yarn(scaling *s, fx_error *err)
     bool truncate = true;
     char key[96];
 
-    FX_TRY(number(s, "original_context_length", "original_max_position_embeddings", (double)s->p->context, &old, err));
+    FX_TRY(old_context(s, &old, err));
     FX_TRY(number(s, "factor", "factor", (double)s->p->context / old, &factor, err));
     FX_TRY(number(s, "yarn_beta_fast", "beta_fast", 32, &fast, err));
     FX_TRY(number(s, "yarn_beta_slow", "beta_slow", 1, &slow, err));
@@ -153,7 +169,71 @@ static fx_status apply_yarn(scaling *s, fx_error *err)
     return FORNAX_OK;
 }
 
-/* A fixed alpha instead of one that grows with the length. */
+/* Past the context it was trained for, a sequence turns slower by its length (ops.def, growth); the
+ * longest is 'factor' times that. */
+static fx_status apply_growth(scaling *s, fx_error *err)
+{
+    double factor;
+
+    FX_TRY(number(s, "factor", "factor", NAN, &factor, err));
+    if (factor < 1 || s->n < 2 || factor * (double)s->p->context > (double)(INT32_MAX / 2))
+        return fx_fail(err, FORNAX_EFORMAT, "%s: %s.factor: expected 1 or more, found %g", fx_weights_path(s->w),
+                       s->object ? s->object : "rope.scaling", factor);
+    s->long_from = s->p->context;
+    s->growth = factor;
+    s->context = (int64_t)((double)s->p->context * factor);
+    return FORNAX_OK;
+}
+
+/* n divisors of the frequencies, from config.json. */
+static fx_status read_divisors(const scaling *s, const char *name, double *freq, fx_error *err)
+{
+    char key[96];
+    json_t *list, *item;
+    size_t i;
+
+    snprintf(key, sizeof(key), "%s.%s", s->object, name);
+    list = fx_config_find(s->w, key);
+    if (!json_is_array(list) || (int64_t)json_array_size(list) != s->n)
+        return fx_fail_param(err, FORNAX_EFORMAT, key, "%s: config.json: %s: expected a list of %lld numbers",
+                             fx_weights_path(s->w), key, (long long)s->n);
+    json_array_foreach(list, i, item) {
+        double f = json_number_value(item);
+
+        if (!(f > 0 && f <= 1e30))
+            return fx_fail_param(err, FORNAX_EFORMAT, key, "%s: config.json: %s[%zu]: expected a positive number",
+                                 fx_weights_path(s->w), key, i);
+        freq[i] /= f;
+    }
+    return FORNAX_OK;
+}
+
+/* LongRoPE: each pair has a divisor, short sequences one and those past the old context another. */
+static fx_status apply_longrope(scaling *s, fx_error *err)
+{
+    double old, factor, given = 0;
+    char key[96];
+
+    if (!s->object)                      /* GGUF brings tensors: apply_factors */
+        return FORNAX_OK;
+    FX_TRY(old_context(s, &old, err));
+    if (!(old >= 2))
+        return fx_fail(err, FORNAX_EFORMAT, "%s: original_max_position_embeddings: expected 2 or more, found %g",
+                       fx_weights_path(s->w), old);
+    FX_TRY(number(s, NULL, "factor", (double)s->p->context / old, &factor, err));
+    snprintf(key, sizeof(key), "%s.attention_factor", s->object);
+    FX_TRY(fx_config_opt_f64(s->w, key, &given, err));
+    s->attn_scale = given ? given : factor <= 1 ? 1 : sqrt(1 + log(factor) / log(old));
+    s->long_from = (int64_t)old;
+    s->longer = FX_ARENA_NEWN(s->arena, double, (size_t)s->n + 1);
+    if (!s->longer)
+        return fx_nomem(err, "RoPE frequencies");
+    memcpy(s->longer, s->freq, (size_t)s->n * sizeof(double));
+    FX_TRY(read_divisors(s, "short_factor", s->freq, err));
+    return read_divisors(s, "long_factor", s->longer, err);
+}
+
+/* Past the context by length, or by a fixed alpha. */
 static fx_status apply_dynamic(scaling *s, fx_error *err)
 {
     double alpha = 0, dim = 2.0 * (double)s->n;
@@ -163,9 +243,11 @@ static fx_status apply_dynamic(scaling *s, fx_error *err)
         snprintf(key, sizeof(key), "%s.alpha", s->object);
         FX_TRY(fx_config_opt_f64(s->w, key, &alpha, err));
     }
+    if (alpha == 0)
+        return apply_growth(s, err);
     if (!(alpha > 0 && alpha <= 1e30) || s->n < 2)
-        return fx_fail_param(err, FORNAX_EUNSUP, "rope_scaling", "%s: RoPE scaling \"dynamic\" isn't supported",
-                             fx_weights_path(s->w));
+        return fx_fail_param(err, FORNAX_EFORMAT, "rope_scaling", "%s: %s.alpha: expected a positive number, found %g",
+                             fx_weights_path(s->w), s->object, alpha);
     for (int64_t i = 0; i < s->n; i++)
         s->freq[i] = pow(s->theta * pow(alpha, dim / (dim - 2)), -2.0 * (double)i / dim);
     return FORNAX_OK;
@@ -178,8 +260,8 @@ static const scaling_row scalings[] = {
     { "llama3", apply_llama3 },
     { "yarn", apply_yarn },
     { "dynamic", apply_dynamic },
-    { "longrope", NULL },
-    { "su", NULL },              /* longrope's old name */
+    { "longrope", apply_longrope },
+    { "su", apply_longrope },    /* its old name */
     { "mrope", NULL },
 };
 
@@ -210,24 +292,50 @@ static fx_status scale_hub(scaling *s, fx_error *err)
     return apply_named(s, type, err);
 }
 
-/* Divisors of the frequencies as a tensor (what the converter makes of llama3). */
-static fx_status apply_factors(scaling *s, fx_error *err)
+/* Divisors of the frequencies as a tensor; there must be one. */
+static fx_status divide_by(const scaling *s, const char *name, double *freq, fx_error *err)
 {
-    const fx_weight *t = fx_weights_find(s->w, FX_STR("rope_freqs.weight"));
+    const fx_weight *t = fx_weights_find(s->w, fx_str_of(name));
 
-    if (!t || !s->arch->rope_factors)
-        return FORNAX_OK;
+    if (!t)
+        return fx_fail(err, FORNAX_EFORMAT, "%s: tensor %s is missing", fx_weights_path(s->w), name);
     if (t->dtype != FX_F32 || t->rank != 1 || t->shape[0] != s->n)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: rope_freqs.weight: expected f32[%lld], found %s[%lld]",
-                       fx_weights_path(s->w), (long long)s->n, fx_dtype_name(t->dtype), (long long)t->n_elems);
+        return fx_fail(err, FORNAX_EFORMAT, "%s: %s: expected f32[%lld], found %s[%lld]", fx_weights_path(s->w), name,
+                       (long long)s->n, fx_dtype_name(t->dtype), (long long)t->n_elems);
     for (int64_t i = 0; i < s->n; i++) {
         float f = ((const float *)t->data)[i];
 
         if (!(f > 0 && f <= 1e30f))
-            return fx_fail(err, FORNAX_EFORMAT, "%s: rope_freqs.weight[%lld]: expected a positive number, found %g",
-                           fx_weights_path(s->w), (long long)i, (double)f);
-        s->freq[i] /= (double)f;
+            return fx_fail(err, FORNAX_EFORMAT, "%s: %s[%lld]: expected a positive number, found %g",
+                           fx_weights_path(s->w), name, (long long)i, (double)f);
+        freq[i] /= (double)f;
     }
+    return FORNAX_OK;
+}
+
+/* LongRoPE as GGUF has it. */
+static fx_status divide_by_length(scaling *s, fx_error *err)
+{
+    double old;
+
+    FX_TRY(old_context(s, &old, err));
+    FX_TRY(number(s, "attn_factor", NULL, 1, &s->attn_scale, err));
+    s->long_from = FX_MAX((int64_t)old, 1);
+    s->longer = FX_ARENA_NEWN(s->arena, double, (size_t)s->n + 1);
+    if (!s->longer)
+        return fx_nomem(err, "RoPE frequencies");
+    memcpy(s->longer, s->freq, (size_t)s->n * sizeof(double));
+    FX_TRY(divide_by(s, "rope_factors_short.weight", s->freq, err));
+    return divide_by(s, "rope_factors_long.weight", s->longer, err);
+}
+
+/* What the converter makes of llama3's scaling and of LongRoPE. */
+static fx_status apply_factors(scaling *s, fx_error *err)
+{
+    if (fx_weights_find(s->w, FX_STR("rope_factors_long.weight")))
+        return divide_by_length(s, err);
+    if (fx_weights_find(s->w, FX_STR("rope_freqs.weight")) && s->arch->rope_factors)
+        return divide_by(s, "rope_freqs.weight", s->freq, err);
     return FORNAX_OK;
 }
 
@@ -259,10 +367,10 @@ fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_
                        fx_rope *out, fx_error *err)
 {
     scaling s = { .arch = arch, .w = w, .p = p, .n = p->rot_dim / 2, .attn_scale = 1, .local = local,
-                  .theta = local ? p->rope_local : p->rope_theta };
+                  .theta = local ? p->rope_local : p->rope_theta, .arena = a };
 
     s.freq = FX_ARENA_NEWN(a, double, (size_t)s.n + 1);
-    out->inv_freq = FX_ARENA_NEWN(a, float, (size_t)s.n + 1);
+    out->inv_freq = FX_ARENA_NEWN(a, float, 2 * (size_t)s.n + 1);
     if (!s.freq || !out->inv_freq)
         return fx_nomem(err, "RoPE frequencies");
     for (int64_t i = 0; i < s.n; i++)
@@ -270,6 +378,12 @@ fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_
     FX_TRY((fx_weights_kind_of(w) == FX_WEIGHTS_GGUF ? scale_gguf : scale_hub)(&s, err));
     for (int64_t i = 0; i < s.n; i++)
         out->inv_freq[i] = (float)s.freq[i];
+    for (int64_t i = 0; s.longer && i < s.n; i++)
+        out->inv_freq[s.n + i] = (float)s.longer[i];
+    out->n = s.longer ? 2 * s.n : s.n;
+    out->long_from = s.long_from;
+    out->growth = s.growth;
+    out->context = s.context;
     out->attn_scale = s.attn_scale;
     return FORNAX_OK;
 }

@@ -87,8 +87,12 @@ fx_status fx_param_opt_i64(const fx_arch *arch, const fx_weights *w, const char 
 /* ---- Rotation ------------------------------------------------------------------------- */
 
 typedef struct fx_rope {
-    float *inv_freq;             /* [rot_dim/2], scaled */
+    float *inv_freq;             /* [n], scaled: rot_dim/2, or twice that, see long_from */
+    int64_t n;
     double attn_scale;           /* on cos and sin */
+    int64_t long_from;           /* as in ops.def */
+    double growth;
+    int64_t context;             /* to which the model is stretched; 0: its own */
 } fx_rope;
 /* local: of the layers with a window, where they turn otherwise. */
 fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_params *p, bool local, fx_arena *a,
@@ -105,8 +109,8 @@ struct fx_build {
     const fx_model_params *p;
     fx_nn nn;
     fx_nn_attn attn;             /* of the layer being built; block may change it */
+    const fx_rope *rope, *rope_local;
     fx_value *inv_freq, *inv_freq_local;     /* NULL: nothing rotates; no others */
-    double rope_scale, rope_scale_local;
     char scope[32];
 };
 

@@ -741,6 +741,8 @@ static fx_status lower_rope_store(lower *l, fx_op *op)
     n.layer = (int32_t)fx_op_i(op, FX_A_LAYER);
     a->eps = (float)fx_op_f(op, FX_A_EPS);
     a->norm_offset = (float)fx_op_f(op, FX_A_OFFSET);
+    a->long_from = (int32_t)fx_op_i(op, FX_A_LONG_FROM);
+    a->growth = (float)fx_op_f(op, FX_A_GROWTH);
     a->norm_last = fx_op_i(op, FX_A_NORM_LAST) != 0;
     a->style = (fx_rope_style)fx_op_i(op, FX_A_STYLE);
     a->rot_dim = (int32_t)fx_op_i(op, FX_A_ROT_DIM);

@@ -15,7 +15,8 @@ static bool same_rotation(const fx_op *a, const fx_op *b)
 {
     return fx_op_in(a, 1) == fx_op_in(b, 1) && fx_op_i(a, FX_A_HEAD_DIM) == fx_op_i(b, FX_A_HEAD_DIM) &&
            fx_op_i(a, FX_A_ROT_DIM) == fx_op_i(b, FX_A_ROT_DIM) && fx_op_i(a, FX_A_STYLE) == fx_op_i(b, FX_A_STYLE) &&
-           fx_op_f(a, FX_A_ATTN_SCALE) == fx_op_f(b, FX_A_ATTN_SCALE);
+           fx_op_f(a, FX_A_ATTN_SCALE) == fx_op_f(b, FX_A_ATTN_SCALE) &&
+           fx_op_i(a, FX_A_LONG_FROM) == fx_op_i(b, FX_A_LONG_FROM) && fx_op_f(a, FX_A_GROWTH) == fx_op_f(b, FX_A_GROWTH);
 }
 
 /* The norm over heads that makes v and nothing else uses; NULL if there is none that folds. */
@@ -112,7 +113,8 @@ static fx_value *rewrite(fx_graph *g, fx_op *attend)
                            FX_AF(ATTN_SCALE, qr ? fx_op_f(qr, FX_A_ATTN_SCALE) : 1),
                            FX_AF(EPS, qn ? fx_op_f(qn, FX_A_EPS) : kn ? fx_op_f(kn, FX_A_EPS) : 0),
                            FX_AF(OFFSET, qn ? fx_op_f(qn, FX_A_OFFSET) : kn ? fx_op_f(kn, FX_A_OFFSET) : 0),
-                           FX_AI(NORM_LAST, last)),
+                           FX_AI(NORM_LAST, last), FX_AI(LONG_FROM, qr ? fx_op_i(qr, FX_A_LONG_FROM) : 0),
+                           FX_AF(GROWTH, qr ? fx_op_f(qr, FX_A_GROWTH) : 0)),
                   .name = store->out[0].name);
     if (!fused)
         return NULL;

@@ -634,7 +634,7 @@ static void add_item(fx_sched *s, fx_seq *seq, int32_t rows)
     *item = (fx_sched_item){ .seq = seq, .n_rows = rows, .logit = -1 };
     s->step_seqs[s->n_items] = (fx_step_seq){
         .row0 = step->n_rows, .n_rows = rows, .pos0 = seq->n_computed, .pages = seq->pages, .adapter = -1,
-        .slot = seq->slot,
+        .length_class = seq->length_class, .slot = seq->slot,
     };
     if (s->recurrent && s->limits.share) {
         s->step_seqs[s->n_items].snapshots = s->snapshots + s->n_snapshots;

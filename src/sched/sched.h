@@ -50,6 +50,7 @@ struct fx_seq {
     fx_page *pages;           /* [FX_DIV_UP(cap, page_tokens)] */
     fx_hash128 *keys;         /* the same number; keys of full pages */
     int32_t cap, n_prompt, n_tokens;
+    int32_t length_class;     /* rows.h; the scope must tell it too */
     int32_t priority, choice;
     uint64_t arrival;
     bool wants_logits;        /* false: the tokens are computed and that's all */

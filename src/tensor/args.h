@@ -111,6 +111,10 @@ typedef struct fx_rope_store_args {
     int32_t rot_dim;             /* leading columns of a head that rotate; 0: none */
     const float *inv_freq;       /* [rot_dim/2] radians per position */
     float attn_scale;            /* factor on cos and sin (yarn); 1 usually */
+    /* Sequences whose length_class c is more than long_from > 0: with growth g, pair i turns slower by
+     * (g c / long_from - (g - 1))^(-2i / (rot_dim - 2)); else by inv_freq[rot_dim/2 + i]. */
+    int32_t long_from;
+    float growth;
     int32_t heads, kv_heads, head_dim, v_dim;
     fx_dtype kv_dtype;
     size_t k_offset, v_offset;   /* of the layer in a page */

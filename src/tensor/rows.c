@@ -65,6 +65,13 @@ void fx_state_layout(fx_state_table *t)
     t->slot_bytes = slot;
 }
 
+int32_t fx_state_length_class(const fx_state_table *t, int64_t n_prompt)
+{
+    if (t->long_from <= 0 || n_prompt <= t->long_from)
+        return 0;
+    return t->long_each ? (int32_t)FX_MIN(n_prompt, INT32_MAX) : t->long_from + 1;
+}
+
 int32_t fx_state_window(const fx_state_table *t)
 {
     int32_t most = 0;

@@ -24,6 +24,7 @@ typedef struct fx_step_seq {
     const fx_page *pages;                 /* page i holds positions [i*page_tokens, (i+1)*page_tokens);
                                              FX_PAGE_NONE: all behind every window */
     int32_t adapter;                      /* -1: none */
+    int32_t length_class;                 /* fx_state_length_class of its prompt */
     uint8_t *slot;                        /* recurrent state of the positions before pos0, [slot_bytes],
                                              read and brought up to its last row; NULL: the model has none */
     uint8_t *const *snapshots;            /* one for each page end among its rows, in order: where the slot as
@@ -67,12 +68,19 @@ typedef struct fx_state_table {
     int32_t page_tokens;
     size_t page_bytes;                    /* set by fx_state_layout; never 0 */
     size_t slot_bytes;                    /* set by fx_state_layout; 0: no layer is recurrent */
+    /* Models that turn positions otherwise in long sequences: those with a prompt of more tokens
+     * than this (0: there are none), all alike or each length for itself. */
+    int32_t long_from;
+    bool long_each;
 } fx_state_table;
 
 /* Sets offsets, page_bytes and slot_bytes from kv_dtype and page_tokens. In a page, for each
  * kv head of a layer: K as [page_tokens/32][k_dim][32 tokens] (so that 32 keys lie side by
  * side for each component: a lane is a key), V as [page_tokens][v_dim]. */
 void fx_state_layout(fx_state_table *t);
+/* Sequences of different classes can't share pages: 0 for a prompt of up to long_from tokens, else a
+ * length that stands for all of its class. It holds as long as the sequence. */
+int32_t fx_state_length_class(const fx_state_table *t, int64_t n_prompt);
 /* The positions that a sequence's pages must still hold for the row at 'pos' begin here: 0 unless
  * every layer that has pages sees a window only. */
 int64_t fx_state_low(const fx_state_table *t, int64_t pos);

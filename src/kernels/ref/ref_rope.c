@@ -93,9 +93,13 @@ static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
     float *cs = scratch, *sn = cs + half, *h = sn + half;
 
     for (int64_t r = t0; r < t1; r++) {
-        for (int32_t i = 0; i < half; i++) {
-            double angle = (double)a->step->pos[r] * (double)a->inv_freq[i];
+        fx_turning turn = fx_turning_of(a, &a->step->seqs[a->step->seq[r]]);
 
+        for (int32_t i = 0; i < half; i++) {
+            double angle = (double)a->step->pos[r] * (double)turn.freq[i];
+
+            if (turn.slow != 1)
+                angle *= pow(turn.slow, -2.0 * i / (a->rot_dim - 2));
             cs[i] = (float)(cos(angle) * (double)a->attn_scale);
             sn[i] = (float)(sin(angle) * (double)a->attn_scale);
         }
