@@ -127,3 +127,11 @@ fx_value *fx_nn_experts_(fx_nn *nn, const fx_nn_expert_set *e, fx_value *x, fx_v
                          FX_AF(SCALE, e->alpha), FX_AF(LIMIT, e->limit)),
                 .name = fx_nn_scoped(nn, "ffn_experts"));
 }
+
+fx_value *fx_nn_splice_(fx_nn *nn, const char *name, int64_t heads, fx_value *a, int64_t start, int64_t len,
+                        fx_value *b, int64_t more)
+{
+    return MAKE(nn, FX_OP_SPLICE, FX_IN(a, b),
+                FX_ATTRS(FX_AI(HEADS, heads), FX_AI(START, start), FX_AI(LENGTH, len), FX_AI(MORE, more)),
+                .name = scoped(nn, name));
+}

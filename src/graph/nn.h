@@ -75,6 +75,8 @@ fx_str fx_nn_scoped(fx_nn *nn, const char *name);
 #define fx_nn_rope(nn, a, name, x) fx_nn_rope_(FX_NN_HERE(nn), a, name, x)
 #define fx_nn_attend(nn, a, q, k, v) fx_nn_attend_(FX_NN_HERE(nn), a, q, k, v)
 #define fx_nn_route_experts(nn, r, logits, bias) fx_nn_route_experts_(FX_NN_HERE(nn), r, logits, bias)
+#define fx_nn_splice(nn, name, heads, a, start, len, b, more) \
+    fx_nn_splice_(FX_NN_HERE(nn), name, heads, a, start, len, b, more)
 #define fx_nn_experts(nn, e, x, routes) fx_nn_experts_(FX_NN_HERE(nn), e, x, routes)
 #define fx_nn_sigmoid(nn, name, x) fx_nn_op1_(FX_NN_HERE(nn), FX_OP_SIGMOID, name, x)
 #define fx_nn_gather(nn, name, x, rows) fx_nn_op2_(FX_NN_HERE(nn), FX_OP_GATHER_ROWS, name, x, rows)
@@ -102,6 +104,9 @@ fx_value *fx_nn_rope_(fx_nn *nn, const fx_nn_attn *a, const char *name, fx_value
 fx_value *fx_nn_attend_(fx_nn *nn, const fx_nn_attn *a, fx_value *q, fx_value *k, fx_value *v);
 /* Routes of logits; bias (or NULL) counts for the choice only. */
 fx_value *fx_nn_route_experts_(fx_nn *nn, const fx_nn_route *r, fx_value *logits, fx_value *bias);
+/* By head: columns [start, start + len) of a's, then 'more' of b's (or NULL): see SPLICE in ops.def. */
+fx_value *fx_nn_splice_(fx_nn *nn, const char *name, int64_t heads, fx_value *a, int64_t start, int64_t len,
+                        fx_value *b, int64_t more);
 fx_value *fx_nn_experts_(fx_nn *nn, const fx_nn_expert_set *e, fx_value *x, fx_value *routes);
 
 #endif

@@ -335,6 +335,28 @@ static bool rule_concat(fx_module *m, fx_op *op)
     return set_out(op, 0, y);
 }
 
+/* Columns of a head of x, of which 'need' are used: one of each of n heads, or one for all; 0: neither. */
+static int64_t head_columns(const fx_type *x, int64_t n, int64_t need)
+{
+    int64_t cols = is_rows(x, FX_F32) && fx_dim_is_static(x->dim[1]) ? x->dim[1].n : 0;
+
+    return cols % n == 0 && cols / n >= need ? cols / n : cols >= need ? cols : 0;
+}
+
+static bool rule_splice(fx_module *m, fx_op *op)
+{
+    const fx_type *a = in_type(op, 0), *b = in_type(op, 1);
+    int64_t n = fx_op_i(op, FX_A_HEADS), start = fx_op_i(op, FX_A_START), len = fx_op_i(op, FX_A_LENGTH);
+    int64_t more = fx_op_i(op, FX_A_MORE);
+
+    if (n < 1 || n > 1 << 20 || start < 0 || start > 1 << 20 || len < 1 || len > 1 << 20 || more < 0 || more > 1 << 20 ||
+        !more != !b)
+        return bad(m, op, "heads, start, length or more out of range");
+    if (!head_columns(a, n, start + len) || (b && (!head_columns(b, n, more) || !same_dim(a->dim[0], b->dim[0]))))
+        return bad(m, op, "expected f32 rows whose heads have these columns");
+    return set_out(op, 0, fx_type2(FX_F32, a->dim[0], fx_dim_of(n * (len + more))));
+}
+
 static bool rule_slice(fx_module *m, fx_op *op)
 {
     fx_type y = *in_type(op, 0);

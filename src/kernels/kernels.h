@@ -40,6 +40,7 @@ typedef enum fx_kernel_op {
     FX_K_SSM_SCAN,     /* fx_ssm_scan_args    task: see tasks()  */
     FX_K_DELTA_RULE,   /* fx_delta_rule_args  task: see tasks()  */
     FX_K_GATED_NORM,   /* fx_gated_norm_args  task: a row        */
+    FX_K_SPLICE,       /* fx_splice_args      task: a row        */
     FX_K_OPS
 } fx_kernel_op;
 

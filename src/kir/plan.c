@@ -38,6 +38,7 @@ static const char *const launch_names[FX_L_OPS] = {
     [FX_L_SSM_SCAN] = "ssm_scan",
     [FX_L_DELTA_RULE] = "delta_rule",
     [FX_L_GATED_NORM] = "gated_norm",
+    [FX_L_SPLICE] = "splice",
 };
 
 /* ---- Layout --------------------------------------------------------------------------- */
@@ -328,6 +329,7 @@ static const slots_row slots[FX_L_OPS] = {
     [FX_L_SSM_SCAN] = { 1 | 2 | 4 | 8 | 16, 32 | 64, 1, 0 },
     [FX_L_DELTA_RULE] = { 1 | 2 | 4 | 8 | 16 | 32 | 64, 0, 1, 0 },
     [FX_L_GATED_NORM] = { 1 | 2 | 4, 0, 1, 0 },
+    [FX_L_SPLICE] = { 1, 2, 1, 0 },
 };
 
 static void check_ref(const fx_plan *p, const fx_ref *r, int32_t launch)

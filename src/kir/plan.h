@@ -98,6 +98,7 @@ typedef enum fx_launch_op {
     FX_L_SSM_SCAN,     /* x, dt, b, c, a, [d], [dt_bias]                    y              */
     FX_L_DELTA_RULE,   /* q, k, v, b, a, a_log, dt_bias                     y              */
     FX_L_GATED_NORM,   /* x, z, w                                           y              */
+    FX_L_SPLICE,       /* a, [b]                                            y              */
     FX_L_OPS
 } fx_launch_op;
 
@@ -128,6 +129,7 @@ typedef struct fx_launch {
         fx_ssm_scan_args ssm_scan;
         fx_delta_rule_args delta_rule;
         fx_gated_norm_args gated_norm;
+        fx_splice_args splice;
     } args;
 } fx_launch;
 

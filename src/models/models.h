@@ -68,6 +68,13 @@ typedef struct fx_moe_params {
     double alpha, limit;         /* of the clamped activation; alpha 0: the model's activation */
 } fx_moe_params;
 
+/* Latent attention: keys and values come from one narrow row; kv_rank 0: there is none.  A head's key is
+ * 'nope' columns that don't rotate, then the model's rot_dim that do and are the same in all heads. */
+typedef struct fx_mla_params {
+    int64_t q_rank;              /* 0: q is one product */
+    int64_t kv_rank, nope;
+} fx_mla_params;
+
 /* What is known of a model; sizes in elements. */
 typedef struct fx_model_params {
     int64_t embed_dim;           /* of the embedding table's rows; 0: dim */
@@ -87,6 +94,7 @@ typedef struct fx_model_params {
     double attn_softcap, logit_softcap, qkv_limit;        /* 0: none */
     fx_moe_params moe;
     fx_recurrent_params rec;
+    fx_mla_params mla;
 } fx_model_params;
 
 typedef struct fx_model_desc {

@@ -157,6 +157,9 @@ fx_value *fx_b_mlp(fx_build *b, int64_t layer, fx_value *x);
 /* act(gate x) * up x, from two tensors or one. */
 fx_value *fx_b_gated(fx_build *b, int64_t layer, fx_value *x);
 fx_value *fx_b_swiglu(fx_build *b, int64_t layer, fx_value *x);
+/* Latent attention (model_mla.c): reads its sizes, which come before others; builds it. */
+fx_status fx_mla_read(const fx_arch *arch, const fx_weights *w, fx_model_params *p, fx_error *err);
+fx_value *fx_b_mla(fx_build *b, int64_t layer, fx_value *x);
 /* Whether a layer has experts; what they make of x (model_moe.c). fx_b_mlp asks. */
 bool fx_b_has_experts(const fx_build *b, int64_t layer);
 fx_value *fx_b_moe(fx_build *b, int64_t layer, fx_value *x);

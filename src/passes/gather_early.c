@@ -19,6 +19,7 @@ static unsigned row_operands(const fx_op *op)
     case FX_OP_GATED_NORM:
     case FX_OP_SWIGLU:
     case FX_OP_EXPERTS:
+    case FX_OP_SPLICE:
         return 1 | 2;
     case FX_OP_ROUTE:
     case FX_OP_SCALE:

@@ -957,6 +957,32 @@ static fx_status lower_slice(lower *l, fx_op *op)
     return set_place(l, &op->out[0], p->buf, p->col + fx_op_i(op, FX_A_START), cols) ? FORNAX_OK : no_memory(l);
 }
 
+/* From head to head of operand i; 0: it is one head for all. */
+static int64_t head_width(const fx_op *op, int i, int64_t need)
+{
+    int64_t n = fx_op_i(op, FX_A_HEADS), cols = fx_op_in(op, i)->type.dim[1].n;
+
+    return cols % n == 0 && cols / n >= need ? cols / n : 0;
+}
+
+static fx_status lower_splice(lower *l, fx_op *op)
+{
+    fx_launch n = launch_of(l, op, FX_L_SPLICE, &op->out[0]);
+    fx_splice_args *a = &n.args.splice;
+
+    FX_TRY(row_ref(l, op, 0, &n.in[0]));
+    FX_TRY(row_ref(l, op, 1, &n.in[1]));
+    FX_TRY(new_place(l, &op->out[0]));
+    n.out[0] = buf_ref(l, &op->out[0]);
+    a->heads = fx_op_i(op, FX_A_HEADS);
+    a->a_start = fx_op_i(op, FX_A_START);
+    a->a_len = fx_op_i(op, FX_A_LENGTH);
+    a->b_len = fx_op_i(op, FX_A_MORE);
+    a->a_width = head_width(op, 0, a->a_start + a->a_len);
+    a->b_width = a->b_len ? head_width(op, 1, a->b_len) : 0;
+    return push(l, &n);
+}
+
 static fx_status lower_reshape(lower *l, fx_op *op)
 {
     const place *p = place_of(l, fx_op_in(op, 0));
@@ -1018,6 +1044,7 @@ static const lower_fn lowerings[FX_OP_COUNT] = {
     [FX_OP_SWIGLU] = lower_map,
     [FX_OP_SOFTMAX] = lower_softmax,
     [FX_OP_ROUTE] = lower_route,
+    [FX_OP_SPLICE] = lower_splice,
     [FX_OP_EXPERTS] = lower_experts,
     [FX_OP_CONV1D] = lower_conv1d,
     [FX_OP_SSM_SCAN] = lower_ssm_scan,

@@ -134,6 +134,9 @@ static const bind_row binds[] = {
     ROW(FX_L_COMBINE, 2, BIND_MAT, fx_combine_args, table),
     ROW(FX_L_COMBINE, OUT, BIND_MAT, fx_combine_args, y),
     MAP_ROWS(FX_L_MUL_ROWS),
+    ROW(FX_L_SPLICE, 0, BIND_MAT, fx_splice_args, a),
+    ROW(FX_L_SPLICE, 1, BIND_MAT, fx_splice_args, b),
+    ROW(FX_L_SPLICE, OUT, BIND_MAT, fx_splice_args, y),
 };
 
 /* Where an op's row count stands, and which kernel runs it (FX_K_OPS: a matmul). */
@@ -170,6 +173,7 @@ static const struct { fx_kernel_op kernel; size_t n_rows; } ops[FX_L_OPS] = {
     [FX_L_GLU] = { FX_K_GLU, offsetof(fx_glu_args, n_rows) },
     [FX_L_COMBINE] = { FX_K_COMBINE, offsetof(fx_combine_args, n_rows) },
     [FX_L_MUL_ROWS] = { FX_K_MUL_ROWS, offsetof(fx_map_args, n_rows) },
+    [FX_L_SPLICE] = { FX_K_SPLICE, offsetof(fx_splice_args, n_rows) },
 };
 
 /* ---- Binding ---- */

@@ -297,6 +297,13 @@ typedef struct fx_combine_args {
     int32_t experts, top;
 } fx_combine_args;
 
+/* By head: a_len columns of a's from a_start on, then b_len of b's; widths: from head to head, 0: one for all. */
+typedef struct fx_splice_args {
+    fx_cmat a, b;
+    fx_mat y;
+    int64_t n_rows, heads, a_width, a_start, a_len, b_width, b_len;
+} fx_splice_args;
+
 /* How the weight of experts' gate and up lie in tensors; down follows in orientation. */
 typedef enum fx_expert_layout {
     FX_EXPERTS_APART,            /* a tensor each */

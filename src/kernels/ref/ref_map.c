@@ -87,6 +87,25 @@ static void softmax(const void *args, int64_t t0, int64_t t1, void *scratch)
     }
 }
 
+static int64_t splice_tasks(const void *args) { return ((const fx_splice_args *)args)->n_rows; }
+
+static void splice(const void *args, int64_t t0, int64_t t1, void *scratch)
+{
+    const fx_splice_args *a = args;
+
+    (void)scratch;
+    for (int64_t r = t0; r < t1; r++) {
+        const float *x = a->a.p + r * a->a.ld + a->a_start;
+        float *y = a->y.p + r * a->y.ld;
+
+        for (int64_t h = 0; h < a->heads; h++, y += a->a_len + a->b_len) {
+            memcpy(y, x + h * a->a_width, (size_t)a->a_len * sizeof(float));
+            if (a->b_len)
+                memcpy(y + a->a_len, a->b.p + r * a->b.ld + h * a->b_width, (size_t)a->b_len * sizeof(float));
+        }
+    }
+}
+
 static const fx_kernel rows[] = {
     { FX_K_ADD, FX_CPU_SCALAR, "add_ref", map_tasks, map_add, NULL },
     { FX_K_MUL, FX_CPU_SCALAR, "mul_ref", map_tasks, map_mul, NULL },
@@ -100,6 +119,7 @@ static const fx_kernel rows[] = {
     { FX_K_SIGMOID, FX_CPU_SCALAR, "sigmoid_ref", map_tasks, map_sigmoid, NULL },
     { FX_K_TANH, FX_CPU_SCALAR, "tanh_ref", map_tasks, map_tanh, NULL },
     { FX_K_SWIGLU, FX_CPU_SCALAR, "swiglu_ref", map_tasks, map_swiglu, NULL },
+    { FX_K_SPLICE, FX_CPU_SCALAR, "splice_ref", splice_tasks, splice, NULL },
     { FX_K_SOFTMAX, FX_CPU_SCALAR, "softmax_ref", softmax_tasks, softmax, NULL },
 };
 const fx_kernel_set fx_kernels_ref_map = { rows, FX_COUNT(rows) };

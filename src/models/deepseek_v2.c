@@ -1,0 +1,89 @@
+/* deepseek_v2.c - DeepSeek-V2: latent attention; after some dense layers experts, chosen from the best
+ * groups, beside shared ones.  norm_topk_prob has no meaning in it: its weights are never normalized. */
+#include "models/models_int.h"
+
+static const fx_param params[] = {
+    FX_PARAM(moe.experts, I64, true, "expert_count", "n_routed_experts"),
+    FX_PARAM(moe.top, I64, true, "expert_used_count", "num_experts_per_tok"),
+    FX_PARAM(moe.ffn, I64, true, "expert_feed_forward_length", "moe_intermediate_size"),
+    FX_PARAM(moe.shared_ffn, I64, false, "expert_shared_count", "n_shared_experts"),     /* as yet: how many */
+    FX_PARAM(moe.scale, F64, false, "expert_weights_scale", "routed_scaling_factor"),
+    FX_PARAM(moe.dense_layers, I64, false, "leading_dense_block_count", "first_k_dense_replace"),
+    FX_PARAM(moe.groups, I64, false, "expert_group_count", "n_group"),
+    FX_PARAM(moe.top_groups, I64, false, "expert_group_used_count", "topk_group"),
+    FX_PARAM(attention_bias, BOOL, false, NULL, "attention_bias"),
+    FX_PARAM(mlp_bias, BOOL, false, NULL, "mlp_bias"),
+    { 0, FX_PARAM_I64, false, NULL, NULL },
+};
+static const fx_tensor_name names[] = {
+    { "ffn_gate_shexp", "model.layers.%d.mlp.shared_experts.gate_proj" },
+    { "ffn_up_shexp", "model.layers.%d.mlp.shared_experts.up_proj" },
+    { "ffn_down_shexp", "model.layers.%d.mlp.shared_experts.down_proj" },
+    { NULL, NULL },
+};
+
+static fx_status refuse(const fx_weights *w, const char *key, fx_str value, fx_error *err)
+{
+    return fx_fail_param(err, FORNAX_EUNSUP, key, "%s: %s \"%.*s\" isn't supported for this architecture",
+                         fx_weights_path(w), key, FX_STR_ARG(value));
+}
+
+static fx_status adjust_hub(const fx_weights *w, fx_model_params *p, fx_error *err)
+{
+    fx_str method = FX_STR("greedy"), score = FX_STR("softmax");
+    int64_t step = 1;
+
+    FX_TRY(fx_config_opt_str(w, "topk_method", &method, err));
+    FX_TRY(fx_config_opt_str(w, "scoring_func", &score, err));
+    FX_TRY(fx_config_opt_i64(w, "moe_layer_freq", &step, err));
+    if (fx_str_is(method, "greedy"))
+        p->moe.groups = p->moe.top_groups = 1;
+    else if (!fx_str_is(method, "group_limited_greedy"))
+        return refuse(w, "topk_method", method, err);
+    if (!fx_str_is(score, "softmax"))
+        return refuse(w, "scoring_func", score, err);
+    return step == 1 ? FORNAX_OK : fx_param_refuse(w, "moe_layer_freq", err);
+}
+
+/* The name is also that of DeepSeek-V3, whose routing is another. */
+static fx_status adjust_gguf(const fx_weights *w, fx_error *err)
+{
+    int64_t gating = 1;
+    bool normalize = false;
+
+    FX_TRY(fx_meta_opt_i64(w, "deepseek2.expert_gating_func", &gating, err));
+    FX_TRY(fx_meta_opt_bool(w, "deepseek2.expert_weights_norm", &normalize, err));
+    if (gating > 1)
+        return fx_param_refuse(w, "deepseek2.expert_gating_func", err);
+    if (normalize)
+        return fx_param_refuse(w, "deepseek2.expert_weights_norm", err);
+    if (fx_weights_find(w, FX_STR("blk.0.attn_k_b.weight")) && !fx_weights_find(w, FX_STR("blk.0.attn_kv_b.weight")))
+        return fx_fail_param(err, FORNAX_EUNSUP, "attn_kv_b",
+                             "%s: latent attention as attn_k_b and attn_v_b isn't supported; attn_kv_b is missing",
+                             fx_weights_path(w));
+    return FORNAX_OK;
+}
+
+static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
+{
+    FX_TRY(fx_weights_kind_of(w) == FX_WEIGHTS_GGUF ? adjust_gguf(w, err) : adjust_hub(w, p, err));
+    if (p->moe.shared_ffn < 0 || p->moe.shared_ffn > 1 << 16 || p->moe.ffn < 0 || p->moe.ffn > 1 << 24)
+        return fx_fail(err, FORNAX_EFORMAT, "%s: %lld shared experts of %lld: out of range", fx_weights_path(w),
+                       (long long)p->moe.shared_ffn, (long long)p->moe.ffn);
+    p->moe.shared_ffn *= p->moe.ffn;
+    return fx_mla_read(&fx_arch_deepseek_v2, w, p, err);
+}
+
+static fx_value *block(fx_build *b, fx_value *x, int64_t i)
+{
+    fx_value *h = fx_b_mla(b, i, fx_b_norm(b, i, "attn_norm", x));
+
+    x = fx_nn_add(&b->nn, "attn_residual", x, h);
+    return fx_nn_add(&b->nn, "ffn_residual", x, fx_b_mlp(b, i, fx_b_norm(b, i, "ffn_norm", x)));
+}
+
+const fx_arch fx_arch_deepseek_v2 = {
+    .name = "deepseek_v2", .hf_name = "DeepseekV2ForCausalLM", .gguf_name = "deepseek2",
+    .params = params, .names = names, .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_PAIRS,
+    .adjust = adjust, .block = block,
+};

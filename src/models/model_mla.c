@@ -1,0 +1,124 @@
+/* model_mla.c - latent attention, as architectures share it.
+ *
+ *     q = [q_nope | rope(q_rot)]     k = [k_nope | rope(k_rot)]     v
+ *
+ * k_nope and v are a product of a narrow row (the latent, normed); k_rot is the same in all heads.
+ * Keys and values are kept expanded, a head's rotating columns first: scores are the same
+ * in any order of columns that q and k share. */
+#include <math.h>
+#include <stdio.h>
+
+#include "models/models_int.h"
+
+#define LATENT_EPS 1e-6              /* of the norms of latents in hub folders, whatever rms_norm_eps is */
+
+/* YaRN's factor on scores: what DeepSeek calls mscale, squared; 1 without it. */
+static fx_status score_factor(const fx_arch *arch, const fx_weights *w, double *out, fx_error *err)
+{
+    double factor = 1, by = 0;
+    fx_str type = FX_STR("default");
+    char key[96];
+
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF) {
+        snprintf(key, sizeof(key), "%s.rope.scaling.yarn_log_multiplier", arch->gguf_name);
+        FX_TRY(fx_meta_opt_f64(w, key, &by, err));       /* has the 0.1 in it */
+        snprintf(key, sizeof(key), "%s.rope.scaling.factor", arch->gguf_name);
+        FX_TRY(fx_meta_opt_f64(w, key, &factor, err));
+        by *= 10;
+    } else {
+        const char *object = json_is_object(fx_config_find(w, "rope_parameters")) ? "rope_parameters" : "rope_scaling";
+
+        snprintf(key, sizeof(key), "%s.type", object);
+        FX_TRY(fx_config_opt_str(w, key, &type, err));
+        snprintf(key, sizeof(key), "%s.rope_type", object);
+        FX_TRY(fx_config_opt_str(w, key, &type, err));
+        snprintf(key, sizeof(key), "%s.mscale_all_dim", object);
+        FX_TRY(fx_config_opt_f64(w, key, &by, err));
+        snprintf(key, sizeof(key), "%s.factor", object);
+        if (by != 0 && !fx_str_is(type, "default"))
+            FX_TRY(fx_config_f64(w, key, &factor, err));
+    }
+    *out = by != 0 && factor > 1 ? 0.1 * by * log(factor) + 1 : 1;
+    *out *= *out;
+    return isfinite(*out) ? FORNAX_OK : fx_fail(err, FORNAX_EFORMAT, "%s: mscale_all_dim or factor of rope_scaling is "
+                                                "out of range", fx_weights_path(w));
+}
+
+static fx_status positive(const fx_weights *w, const char *what, int64_t n, fx_error *err)
+{
+    if (n >= 1 && n <= 1 << 16)
+        return FORNAX_OK;
+    return fx_fail_param(err, FORNAX_EFORMAT, what, "%s: %s: expected 1 to 65536, found %lld", fx_weights_path(w), what,
+                         (long long)n);
+}
+
+fx_status fx_mla_read(const fx_arch *arch, const fx_weights *w, fx_model_params *p, fx_error *err)
+{
+    bool gguf = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF;
+    int64_t rot = 0, v = 0;
+    double factor;
+
+    FX_TRY(fx_param_opt_i64(arch, w, "attention.q_lora_rank", "q_lora_rank", &p->mla.q_rank, err));
+    FX_TRY(fx_param_opt_i64(arch, w, "attention.kv_lora_rank", "kv_lora_rank", &p->mla.kv_rank, err));
+    FX_TRY(fx_param_opt_i64(arch, w, "rope.dimension_count", "qk_rope_head_dim", &rot, err));
+    FX_TRY(fx_param_opt_i64(arch, w, "attention.value_length", "v_head_dim", &v, err));
+    FX_TRY(fx_param_opt_i64(arch, w, "attention.value_length_mla", NULL, &v, err));
+    FX_TRY(fx_param_opt_i64(arch, w, NULL, "qk_nope_head_dim", &p->mla.nope, err));
+    if (gguf) {
+        int64_t key = 0;
+
+        FX_TRY(fx_param_opt_i64(arch, w, "attention.key_length", NULL, &key, err));
+        FX_TRY(fx_param_opt_i64(arch, w, "attention.key_length_mla", NULL, &key, err));
+        p->mla.nope = key - rot;
+    }
+    FX_TRY(positive(w, "kv_lora_rank", p->mla.kv_rank, err));
+    FX_TRY(positive(w, "qk_rope_head_dim", rot, err));
+    FX_TRY(positive(w, "qk_nope_head_dim", p->mla.nope, err));
+    if (p->mla.q_rank)
+        FX_TRY(positive(w, "q_lora_rank", p->mla.q_rank, err));
+    FX_TRY(positive(w, "num_attention_heads", p->heads, err));
+    p->v_dim = v ? v : p->dim / p->heads;
+    p->rot_dim = rot;
+    p->head_dim = p->mla.nope + rot;
+    p->kv_heads = p->heads;
+    FX_TRY(score_factor(arch, w, &factor, err));
+    p->attn_scale = factor / sqrt((double)p->head_dim);
+    return FORNAX_OK;
+}
+
+static fx_value *latent_norm(fx_build *b, int64_t layer, const char *role, fx_value *x, int64_t n)
+{
+    return fx_nn_rmsnorm(&b->nn, role, x, fx_w1(b, layer, role, n), fx_is_gguf(b) ? b->p->eps : LATENT_EPS);
+}
+
+static fx_value *queries(fx_build *b, int64_t layer, fx_value *x)
+{
+    const fx_model_params *p = b->p;
+    int64_t cols = p->heads * p->head_dim, rank = p->mla.q_rank;
+
+    if (!rank)
+        return fx_b_product(b, layer, "attn_q", x, cols, p->dim, false);
+    x = fx_b_product(b, layer, "attn_q_a", x, rank, p->dim, p->attention_bias);
+    return fx_b_product(b, layer, "attn_q_b", latent_norm(b, layer, "attn_q_a_norm", x, rank), cols, rank, false);
+}
+
+fx_value *fx_b_mla(fx_build *b, int64_t layer, fx_value *x)
+{
+    const fx_model_params *p = b->p;
+    fx_nn *nn = &b->nn;
+    int64_t rank = p->mla.kv_rank, nope = p->mla.nope, rot = p->rot_dim;
+    fx_value *q = queries(b, layer, x), *k, *v, *kv, *both;
+
+    kv = fx_b_product(b, layer, "attn_kv_a_mqa", x, rank + rot, p->dim, p->attention_bias);
+    both = latent_norm(b, layer, "attn_kv_a_norm", fx_nn_slice(nn, "kv_latent", kv, 0, rank), rank);
+    both = fx_b_product(b, layer, "attn_kv_b", both, p->heads * (nope + p->v_dim), rank, false);
+    q = fx_nn_splice(nn, "q_turned", p->heads, q, nope, rot, q, nope);
+    k = fx_nn_splice(nn, "k_turned", p->heads, fx_nn_slice(nn, "k_rot", kv, rank, rot), 0, rot, both, nope);
+    v = fx_nn_splice(nn, "v", p->heads, both, nope, p->v_dim, NULL, 0);
+    if (fx_is_gguf(b))
+        b->attn.attn_scale = 1;          /* what YaRN scales is in attn_scale of the scores */
+    q = fx_nn_rope(nn, &b->attn, "q_rope", q);
+    k = fx_nn_rope(nn, &b->attn, "k_rope", k);
+    x = fx_nn_attend(nn, &b->attn, q, k, v);
+    return fx_b_product(b, layer, "attn_output", x, p->dim, p->heads * p->v_dim, p->attention_bias);
+}
