@@ -103,7 +103,7 @@ fx_value *fx_nn_attend_(fx_nn *nn, const fx_nn_attn *a, fx_value *q, fx_value *k
 {
     nn->chain = MAKE(nn, FX_OP_KV_STORE, FX_IN(k, v, nn->chain),
                      FX_ATTRS(FX_AI(LAYER, a->layer), FX_AI(KV_HEADS, a->kv_heads)), .name = fx_nn_scoped(nn, "kv"));
-    return MAKE(nn, FX_OP_ATTEND, FX_IN(q, nn->chain, a->slopes),
+    return MAKE(nn, FX_OP_ATTEND, FX_IN(q, nn->chain, a->slopes, a->sinks),
                 FX_ATTRS(FX_AI(LAYER, a->layer), FX_AI(HEADS, a->heads), FX_AI(KV_HEADS, a->kv_heads),
                          FX_AI(HEAD_DIM, a->head_dim), FX_AI(V_DIM, a->v_dim), FX_AF(SCALE, a->scale),
                          FX_AI(WINDOW, a->window), FX_AF(SOFTCAP, a->softcap)),
@@ -133,5 +133,5 @@ fx_value *fx_nn_splice_(fx_nn *nn, const char *name, int64_t heads, fx_value *a,
 {
     return MAKE(nn, FX_OP_SPLICE, FX_IN(a, b),
                 FX_ATTRS(FX_AI(HEADS, heads), FX_AI(START, start), FX_AI(LENGTH, len), FX_AI(MORE, more)),
-                .name = scoped(nn, name));
+                .name = fx_nn_scoped(nn, name));
 }

@@ -41,6 +41,7 @@ typedef struct fx_nn_attn {
     int64_t long_from;           /* see ops.def */
     double growth;
     fx_value *slopes;            /* f32[heads] of ALiBi, or NULL */
+    fx_value *sinks;             /* [heads] scores of a key without a value, or NULL */
 } fx_nn_attn;
 
 /* The choice of experts (tensor/args.h); groups 0 or 1: none. */

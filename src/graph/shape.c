@@ -629,6 +629,8 @@ static bool rule_attend(fx_module *m, fx_op *op)
         return bad(m, op, "expected q as f32 rows of heads * head_dim columns, and a chain");
     if (in_type(op, 2) && (in_type(op, 2)->dtype != FX_F32 || !is_vec(in_type(op, 2), fx_dim_of(heads))))
         return bad(m, op, "slopes must be f32[heads]");
+    if (in_type(op, 3) && !is_float_vec(in_type(op, 3), heads))
+        return bad(m, op, "sinks must be a vector of floats, one for each head");
     if (!isfinite(fx_op_f(op, FX_A_SCALE)) || !in_range(fx_op_f(op, FX_A_SOFTCAP), 0, 1e9) ||
         fx_op_i(op, FX_A_WINDOW) < 0 || fx_op_i(op, FX_A_WINDOW) > INT32_MAX)
         return bad(m, op, "scale, softcap or window out of range");

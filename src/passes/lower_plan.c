@@ -761,6 +761,7 @@ static fx_status lower_attend(lower *l, fx_op *op)
 
     FX_TRY(row_ref(l, op, 0, &n.in[0]));
     FX_TRY(vector_ref(l, op, fx_op_in(op, 2), &n.in[1]));
+    FX_TRY(vector_ref(l, op, fx_op_in(op, 3), &n.in[2]));
     FX_TRY(new_place(l, &op->out[0]));
     n.out[0] = buf_ref(l, &op->out[0]);
     n.layer = (int32_t)fx_op_i(op, FX_A_LAYER);

@@ -78,6 +78,7 @@ static const bind_row binds[] = {
     ROW(FX_L_ROPE_STORE, OUT, BIND_MAT, fx_rope_store_args, q_out),
     ROW(FX_L_ATTEND, 0, BIND_MAT, fx_attend_args, q),
     ROW(FX_L_ATTEND, 1, BIND_VEC, fx_attend_args, slopes),
+    ROW(FX_L_ATTEND, 2, BIND_VEC, fx_attend_args, sinks),
     ROW(FX_L_ATTEND, OUT, BIND_MAT, fx_attend_args, out),
     ROW(FX_L_GATHER, 0, BIND_MAT, fx_gather_args, x),
     ROW(FX_L_GATHER, OUT, BIND_MAT, fx_gather_args, y),

@@ -134,6 +134,7 @@ typedef struct fx_attend_args {
     int32_t window;              /* 0: whole context */
     float softcap;               /* 0: none */
     const float *slopes;         /* [heads]: score -= slope * (position - key's); NULL: none */
+    const float *sinks;          /* [heads]: score of one more key, whose value is 0; NULL: none */
     fx_dtype kv_dtype;
     size_t k_offset, v_offset;
     void *shared;                /* 64-byte aligned, or NULL */

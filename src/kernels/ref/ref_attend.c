@@ -86,6 +86,17 @@ static void merge(part *t, const part *p, int32_t v_dim)
         t->acc[d] = t->acc[d] * et + p->acc[d] * ep;
 }
 
+/* One more key without a value. */
+static void add_sink(part *t, double score, int32_t v_dim)
+{
+    double max = t->max > score ? t->max : score, e = exp(t->max - max);
+
+    t->sum = t->sum * e + exp(score - max);
+    t->max = max;
+    for (int32_t d = 0; d < v_dim; d++)
+        t->acc[d] *= e;
+}
+
 static void attend(const fx_attend_args *a, int64_t r, int64_t head, double *scratch)
 {
     const fx_step_seq *seq = &a->step->seqs[a->step->seq[r]];
@@ -103,6 +114,8 @@ static void attend(const fx_attend_args *a, int64_t r, int64_t head, double *scr
             merge(&total, &p, a->v_dim);
         j0 = j1;
     }
+    if (a->sinks)
+        add_sink(&total, (double)a->sinks[head], a->v_dim);
     for (int32_t d = 0; d < a->v_dim; d++)
         out[d] = (float)(total.acc[d] / total.sum);
 }
