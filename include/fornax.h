@@ -136,6 +136,8 @@ typedef struct fornax_model_options {
      * result cancels with FORNAX_ECANCEL. fraction: 0..1. */
     int (*progress)(void *user, double fraction);
     void *progress_user;
+    int embeddings;            /* 1: for fornax_embed, not for generation; a model that is made for
+                                  embedding (an encoder, or its files say how rows are pooled) always is */
 } fornax_model_options;
 
 typedef struct fornax_model_info {
@@ -404,6 +406,36 @@ FORNAX_API fornax_status fornax_session_say(fornax_session *s, const char *text,
 FORNAX_API const char *fornax_session_messages(const fornax_session *s);   /* JSON array */
 FORNAX_API void fornax_session_clear(fornax_session *s);                   /* forgets all but the system message */
 FORNAX_API void fornax_session_close(fornax_session *s);
+
+/* ---- Embeddings ------------------------------------------------------------------ */
+
+/* One text, or ids as they are to be run (then text is NULL). */
+typedef struct fornax_embed_input {
+    const char *text;
+    size_t n;
+    const int32_t *ids;
+    size_t n_ids;
+} fornax_embed_input;
+
+typedef struct fornax_embed_options {
+    size_t size;
+    int64_t dimensions;       /* only the first so many numbers, normalized again; 0: all            */
+    int no_normalize;         /* 1: vectors keep their lengths; else they are of length 1            */
+    int truncate;             /* 1: texts longer than the model takes are cut (fornax_embeddings_cut);
+                                 else they are FORNAX_EARG with both counts                          */
+} fornax_embed_options;
+
+/* One vector for each input, pooled as the model's files say.  The same input has the same
+ * vector, bit for bit, whatever is beside it.  Any number of threads. */
+typedef struct fornax_embeddings fornax_embeddings;
+FORNAX_API fornax_status fornax_embed(fornax_embeddings **out, fornax_model *model, const fornax_embed_input *inputs,
+                                      size_t n, const fornax_embed_options *opt, fornax_error *err);
+FORNAX_API size_t fornax_embeddings_count(const fornax_embeddings *e);
+FORNAX_API int64_t fornax_embeddings_dim(const fornax_embeddings *e);
+FORNAX_API const float *fornax_embeddings_row(const fornax_embeddings *e, size_t i);   /* [dim]; NULL: no such input */
+FORNAX_API size_t fornax_embeddings_tokens(const fornax_embeddings *e, size_t i);      /* that were run */
+FORNAX_API size_t fornax_embeddings_cut(const fornax_embeddings *e, size_t i);         /* that were left out */
+FORNAX_API void fornax_embeddings_close(fornax_embeddings *e);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "api/embed.h"
 #include "base/cpu.h"
 #include "base/fpmode.h"
 #include "base/log.h"
@@ -73,6 +74,11 @@ struct fornax_model {
     fx_arena arena;              /* strings of info */
     fornax_model_info info;
     fx_hash128 fingerprint;
+    bool hidden, both_ways;      /* fx_model_desc's */
+    fx_embedder embedder;        /* where 'hidden' */
 };
+
+/* FORNAX_EUNSUP for a model that was opened for embedding. */
+fx_status fx_api_has_logits(const fornax_model *m, fx_error *err);
 
 #endif

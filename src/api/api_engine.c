@@ -47,6 +47,7 @@ fornax_status fornax_engine_open(fornax_engine **out, fornax_model *model, const
 
     *out = NULL;
     FX_TRY(fx_api_usable(model->ctx, err));
+    FX_TRY(fx_api_has_logits(model, err));
     FX_TRY(fx_api_options(&given, sizeof given, opt, "fornax_engine_options", err));
     e = fx_mem_zalloc(&model->ctx->mem, sizeof *e);
     if (!e)

@@ -40,6 +40,7 @@ static fx_status read_options(const fornax_model_options *opt, fx_model_options 
         return fx_fail_param(err, FORNAX_EARG, "max_context", "max_context: expected 0 or more, found %lld",
                              (long long)opt->max_context);
     out->max_context = opt->max_context;
+    out->hidden = opt->embeddings != 0;
     return FORNAX_OK;
 }
 
@@ -149,6 +150,7 @@ static fx_status build_program(fornax_model *m, const fornax_model_options *opt,
     fx_status st = read_options(opt, &mo, err);
 
     FX_TRY(st);
+    mo.hidden = mo.hidden || fx_embed_meant(m->weights);
     fx_arena_init(&arena, &m->ctx->mem, 1 << 18);
     st = fx_model_build(&arena, m->weights, &mo, &desc, err);
     if (st == FORNAX_OK) {
@@ -157,6 +159,10 @@ static fx_status build_program(fornax_model *m, const fornax_model_options *opt,
     }
     if (st == FORNAX_OK)
         st = fill_info(m, &desc, mo.mode, path, err);
+    m->hidden = desc.hidden;
+    m->both_ways = desc.both_ways;
+    if (st == FORNAX_OK && m->hidden)
+        st = fx_embedder_read(&m->embedder, &m->arena, m->weights, desc.params.dim, err);
     fx_arena_done(&arena);
     return st;
 }
@@ -212,6 +218,12 @@ const fornax_model_info *fornax_model_get_info(const fornax_model *model) { retu
 const fornax_tokenizer *fornax_model_tokenizer(const fornax_model *model) { return model->tok; }
 
 /* ---- Evaluation ---- */
+
+fx_status fx_api_has_logits(const fornax_model *m, fx_error *err)
+{
+    return !m->hidden ? FORNAX_OK
+                      : fx_fail(err, FORNAX_EUNSUP, "%s: opened for embedding: it makes vectors, not text", m->info.name);
+}
 
 enum { EVAL_ROWS = 512, EVAL_LOGITS = 128 };     /* of one step */
 
@@ -296,6 +308,7 @@ fornax_status fornax_model_evaluate(fornax_model *model, const int32_t *ids, siz
     fx_status st;
 
     FX_TRY(fx_api_usable(model->ctx, err));
+    FX_TRY(fx_api_has_logits(model, err));
     if (n == 0 || first >= n)
         return fx_fail_param(err, FORNAX_EARG, "ids", "ids: expected more than %zu, found %zu", first, n);
     if (n > (size_t)model->info.max_context)

@@ -58,7 +58,7 @@ typedef struct fx_cmd {
 } fx_cmd;
 
 extern const fx_cmd fx_cmd_serve, fx_cmd_chat, fx_cmd_generate, fx_cmd_tokenize, fx_cmd_template, fx_cmd_logits,
-    fx_cmd_inspect, fx_cmd_bench;
+    fx_cmd_inspect, fx_cmd_encode, fx_cmd_bench;
 
 /* ---- What several commands share (common.c) ---- */
 
@@ -112,6 +112,8 @@ fornax_status fx_cli_context(fornax_context **ctx, const fx_model_opts *m, forna
 /* Context and model, with a progress display on a terminal. */
 fornax_status fx_cli_model(fornax_context **ctx, fornax_model **model, const char *path, const fx_model_opts *m,
                            fornax_error *err);
+fornax_status fx_cli_model_for(fornax_context **ctx, fornax_model **model, const char *path, const fx_model_opts *m,
+                               bool embeddings, fornax_error *err);
 /* False after a usage message. */
 bool fx_cli_check_sampling(const fx_sampling_opts *s);
 /* Borrows the strings of 's', which was checked; 'strings' must hold s->stop.n entries. */

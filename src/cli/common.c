@@ -80,6 +80,12 @@ static int check_interrupt(void *user, double fraction)
 fornax_status fx_cli_model(fornax_context **ctx, fornax_model **model, const char *path, const fx_model_opts *m,
                            fornax_error *err)
 {
+    return fx_cli_model_for(ctx, model, path, m, false, err);
+}
+
+fornax_status fx_cli_model_for(fornax_context **ctx, fornax_model **model, const char *path, const fx_model_opts *m,
+                               bool embeddings, fornax_error *err)
+{
     fornax_model_options opt = FORNAX_OPTIONS(fornax_model_options);
     fx_buf jinja;
     int shown = -1;
@@ -96,6 +102,7 @@ fornax_status fx_cli_model(fornax_context **ctx, fornax_model **model, const cha
     opt.dtype = m->dtype;
     opt.kv_dtype = m->kv_dtype;
     opt.max_context = m->ctx;
+    opt.embeddings = embeddings;
     opt.progress = isatty(2) && !m->quiet ? show_progress : check_interrupt;
     opt.progress_user = &shown;
     if (st == FORNAX_OK)

@@ -632,7 +632,7 @@ static bool rule_attend(fx_module *m, fx_op *op)
     if (in_type(op, 3) && !is_float_vec(in_type(op, 3), heads))
         return bad(m, op, "sinks must be a vector of floats, one for each head");
     if (!isfinite(fx_op_f(op, FX_A_SCALE)) || !in_range(fx_op_f(op, FX_A_SOFTCAP), 0, 1e9) ||
-        fx_op_i(op, FX_A_WINDOW) < 0 || fx_op_i(op, FX_A_WINDOW) > INT32_MAX)
+        fx_op_i(op, FX_A_WINDOW) < -1 || fx_op_i(op, FX_A_WINDOW) > INT32_MAX)
         return bad(m, op, "scale, softcap or window out of range");
     return set_out(op, 0, fx_type2(FX_F32, q->dim[0], fx_dim_of(heads * fx_op_i(op, FX_A_V_DIM))));
 }

@@ -1,6 +1,7 @@
 /* model_build.c - finds the architecture of a file, reads its parameters, and builds its graph. */
 #include <stdio.h>
 
+#include "models/encoder.h"
 #include "models/models_int.h"
 
 static const fx_arch *const archs[] = {
@@ -310,7 +311,8 @@ static fx_graph *build_step(fx_build *b, const fx_rope *rope, const fx_rope *loc
     b->nn.scope = NULL;
     x = fx_nn_gather(&b->nn, "wanted", x, wanted);
     x = b->arch->finish ? b->arch->finish(b, x) : fx_b_norm(b, FX_ONCE, "output_norm", x);
-    x = make_logits(b, x);
+    if (!b->hidden)
+        x = make_logits(b, x);
     if (x)
         x->name = FX_STR("logits");
     FX_OP0(b->nn.m, OUTPUT, FX_IN(x, b->nn.chain), FX_NOATTR);
@@ -368,7 +370,17 @@ static fx_status unknown_arch(const fx_weights *w, fx_str name, fx_error *err)
                          fx_weights_path(w), FX_STR_ARG(name), list);
 }
 
-static fx_status find_arch(const fx_weights *w, const fx_arch **out, fx_error *err)
+/* "Qwen3Model" of "Qwen3ForCausalLM": the network without its output matrix. */
+static bool is_headless(fx_str name, const char *with_head)
+{
+    fx_str base = fx_str_of(with_head), head = FX_STR("ForCausalLM"), tail = FX_STR("Model");
+
+    if (!fx_str_ends(base, head) || !fx_str_ends(name, tail))
+        return false;
+    return fx_str_eq(fx_str_n(base.p, base.n - head.n), fx_str_n(name.p, name.n - tail.n));
+}
+
+static fx_status find_arch(const fx_weights *w, bool hidden, const fx_arch **out, fx_error *err)
 {
     bool gguf = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF;
     fx_str name = { "", 0 };
@@ -389,7 +401,7 @@ static fx_status find_arch(const fx_weights *w, const fx_arch **out, fx_error *e
     for (size_t i = 0; i < FX_COUNT(archs); i++) {
         const char *known = gguf ? archs[i]->gguf_name : archs[i]->hf_name;
 
-        if (known && fx_str_is(name, known)) {
+        if (known && (fx_str_is(name, known) || (hidden && is_headless(name, known)))) {
             *out = archs[i];
             return FORNAX_OK;
         }
@@ -427,9 +439,13 @@ fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_op
 {
     fx_build b = { .weights = w };
     fx_rope rope = { .attn_scale = 1 }, local = { .attn_scale = 1 };
+    const char *encoder;
 
-    *out = (fx_model_desc){ 0 };
-    FX_TRY(find_arch(w, &b.arch, err));
+    if (fx_encoder_known(w, &encoder))
+        return fx_encoder_build(arena, w, opt, out, err);
+    *out = (fx_model_desc){ .hidden = opt->hidden };
+    b.hidden = opt->hidden;
+    FX_TRY(find_arch(w, opt->hidden, &b.arch, err));
     FX_TRY(check_common(w, err));
     FX_TRY(fx_params_read(b.arch, w, arena, &out->params, err));
     if (b.arch->check)

@@ -26,6 +26,7 @@ typedef struct fx_model_options {
     fx_dtype kv_dtype;           /* else this: FX_F16 or FX_F32 */
     int32_t page_tokens;         /* 0: 32; a multiple of 32 */
     int64_t max_context;         /* 0: the model's own; may not be more */
+    bool hidden;                 /* the step's output is the last layer's rows after the last norm, not logits */
 } fx_model_options;
 
 typedef struct fx_arch fx_arch;
@@ -106,6 +107,8 @@ typedef struct fx_model_desc {
     fx_model_params params;
     int64_t vocab;               /* columns of logits */
     int64_t max_context;
+    bool hidden;                 /* the output is f32[outs,dim]: asked for, or there is nothing else */
+    bool both_ways;              /* rows see their whole sequence, which one step must hold */
 } fx_model_desc;
 
 /* Everything lives in 'arena'; 'w' is only read. */

@@ -112,6 +112,7 @@ struct fx_build {
     const fx_rope *rope, *rope_local;
     fx_value *inv_freq, *inv_freq_local;     /* NULL: nothing rotates; no others */
     char scope[32];
+    bool hidden;                 /* no logits */
 };
 
 /* The tensor of a role ("attn_q", "attn_q.bias"), as a weight of this shape.  A fault

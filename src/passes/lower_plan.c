@@ -903,10 +903,20 @@ static int row_factor(const fx_op *op)
     return -1;
 }
 
-/* Elementwise over rows; in place of either operand. A rows' op with one row isn't a kernel. */
+/* One row of n numbers that are known before any step. */
+static bool is_vector(const fx_value *v, int64_t n)
+{
+    const fx_type *t = &v->type;
+
+    return fx_value_is_const(v) && (t->rank == 1 || (t->rank == 2 && fx_dim_eq(t->dim[0], fx_dim_of(1)))) &&
+           fx_dim_eq(fx_type_last(t), fx_dim_of(n));
+}
+
+/* Elementwise over rows; in place of either operand. The second may be one row for all. */
 static fx_status lower_map(lower *l, fx_op *op)
 {
     fx_value *a = fx_op_in(op, 0), *b = fx_op_in(op, 1), *y = &op->out[0];
+    bool shared;
     fx_launch n;
     size_t i = 0;
 
@@ -917,12 +927,13 @@ static fx_status lower_map(lower *l, fx_op *op)
     while (maps[i].op != op->code)
         i++;
     n = launch_of(l, op, maps[i].launch, y);
-    if (!fx_type_eq(&a->type, &y->type) || (b && !fx_type_eq(&b->type, &y->type)))
+    shared = b && is_vector(b, fx_type_last(&y->type).n);
+    if (!fx_type_eq(&a->type, &y->type) || (b && !shared && !fx_type_eq(&b->type, &y->type)))
         return unsupported(l, op, "operands of different shapes");
     FX_TRY(row_ref(l, op, 0, &n.in[0]));
     if (b)
-        FX_TRY(row_ref(l, op, 1, &n.in[1]));
-    FX_TRY(place_over(l, y, dies_here(l, a) ? a : b));
+        FX_TRY(shared ? vector_ref(l, op, b, &n.in[1]) : row_ref(l, op, 1, &n.in[1]));
+    FX_TRY(place_over(l, y, dies_here(l, a) || shared ? a : b));
     n.out[0] = buf_ref(l, y);
     n.args.map.dim = place_of(l, y)->cols;
     n.args.map.alpha = op->code == FX_OP_SCALE   ? (float)fx_op_f(op, FX_A_FACTOR)

@@ -199,7 +199,10 @@ static void bind_slot(fx_exec *x, exec_launch *e, const bind_row *b)
         return;
     switch (b->kind) {
     case BIND_MAT:
-        FX_ASSERT(r->kind == FX_REF_BUF);
+        if (r->kind != FX_REF_BUF) {     /* one row for all */
+            *(fx_cmat *)(void *)at = (fx_cmat){ vector_of(x, r), 0 };
+            break;
+        }
         *(fx_mat *)(void *)at = (fx_mat){ (float *)buf_at(x, r->index) + r->col, x->plan.bufs[r->index].cols };
         break;
     case BIND_Q8:

@@ -51,17 +51,26 @@ static int64_t row_of_part(const fx_plan_part *t, int64_t i)
 }
 
 /* Narrows a view to a part; the part must lie in it. */
-static fx_status take_part(const fx_plan_weight *w, int32_t i, fx_weight_view *v, fx_error *err)
+static fx_status take_part(const fx_plan_weight *w, int32_t i, fx_weight_view *v, fx_plan_part *t, fx_error *err)
 {
-    const fx_plan_part *t = &w->part[i];
     int64_t *size = w->use == FX_USE_VECTOR ? &v->cols : &v->rows;
+    bool rows_of_matrix = w->use == FX_USE_VECTOR && t->rows && t->run == t->rows && !t->transposed && v->rows > 1;
     bool table_runs = w->use == FX_USE_TABLE && (t->transposed || (t->rows && t->run != t->rows));
 
-    if ((t->transposed || (t->rows && w->use == FX_USE_VECTOR)) && !fx_dtype_is_float(v->dtype))
+    if ((t->transposed || (t->rows && w->use == FX_USE_VECTOR && !rows_of_matrix)) && !fx_dtype_is_float(v->dtype))
         return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: %s can't be taken apart so", FX_STR_ARG(w->src[i]),
                        fx_dtype_name(v->dtype));
-    if ((w->use == FX_USE_VECTOR && (t->transposed || (t->rows && v->rows != 1))) || table_runs)
+    if ((w->use == FX_USE_VECTOR && !rows_of_matrix && (t->transposed || (t->rows && v->rows != 1))) || table_runs)
         return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: such a part of it isn't supported", FX_STR_ARG(w->src[i]));
+    if (rows_of_matrix) {
+        if (t->start + t->rows > v->rows)
+            return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected more than %lld rows, found %lld",
+                           FX_STR_ARG(w->src[i]), (long long)(t->start + t->rows - 1), (long long)v->rows);
+        v->data = (const uint8_t *)v->data + (size_t)t->start * v->row_bytes;
+        v->rows = t->rows;
+        t->rows = 0;                     /* v is the part */
+        return FORNAX_OK;
+    }
     if (t->transposed) {
         int64_t rows = v->rows;
 
@@ -89,7 +98,7 @@ static fx_status find_sources(const fx_plan_weight *w, const fx_weight_source *s
             return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it",
                            FX_STR_ARG(w->src[i]));
         out->part[i] = w->part[i];
-        FX_TRY(take_part(w, i, v, err));
+        FX_TRY(take_part(w, i, v, &out->part[i], err));
         if (w->use == FX_USE_VECTOR) {
             elements += v->rows * v->cols;
         } else if (v->cols != w->cols) {

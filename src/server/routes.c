@@ -2,12 +2,13 @@
 #include "server/http.h"
 
 extern const fx_route fx_route_page, fx_route_chat, fx_route_completions, fx_route_models, fx_route_model,
-    fx_route_health, fx_route_metrics;
+    fx_route_health, fx_route_metrics, fx_route_embeddings;
 
 const fx_route *const fx_routes[] = {
     &fx_route_page,
     &fx_route_chat,
     &fx_route_completions,
+    &fx_route_embeddings,
     &fx_route_models,
     &fx_route_model,
     &fx_route_health,

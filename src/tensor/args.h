@@ -131,7 +131,7 @@ typedef struct fx_attend_args {
     fx_mat out;                  /* [n_rows, heads*v_dim] */
     int32_t heads, kv_heads, head_dim, v_dim;
     float scale;
-    int32_t window;              /* 0: whole context */
+    int32_t window;              /* 0: whole context; FX_WINDOW_BOTH: also what follows the row in its sequence */
     float softcap;               /* 0: none */
     const float *slopes;         /* [heads]: score -= slope * (position - key's); NULL: none */
     const float *sinks;          /* [heads]: score of one more key, whose value is 0; NULL: none */
@@ -141,6 +141,8 @@ typedef struct fx_attend_args {
     size_t shared_bytes;         /* FX_ATTEND_SHARED is plenty; with less, less is cut */
     const fx_step *step;
 } fx_attend_args;
+/* Encoders: a row sees all keys of its sequence, whose rows must all be in the step or before. */
+#define FX_WINDOW_BOTH (-1)
 #define FX_ATTEND_SHARED ((size_t)8 << 20)
 
 /* Causal convolution of each column with its own 'width' weights: y[j] = bias + sum of w[k] x[j - width + 1 + k],

@@ -158,7 +158,7 @@ static const struct { const char *graph, *why; } refused[] = {
     { EMBED "%f = constant f32[8], {1,1,1,1,1,1,1,1}\n%y = rope %x, %f, head_dim=16, rot_dim=16\n" TAIL("y"),
       "rope (y): has no kernel" },
     { EMBED "%y = concat %x, %x\n" TAIL("y"), "concat (y): has no kernel" },
-    { EMBED "%b = weight f32[64]\n%y = mul %x, %b\n" TAIL("y"), "different shapes" },
+    { EMBED "%b = weight f32[1]\n%y = mul %x, %b\n" TAIL("y"), "different shapes" },
     { EMBED "%h = reshape %x, f32[rows,4,16]\n%s = slice %h, start=0, length=8\n%r = reshape %s, f32[rows,32]\n" TAIL("r"),
       "slice" },
     { EMBED "%w = weight f32[64,64]\n%v = slice %w, start=0, length=32\n%k = slice %x, start=0, length=32\n"

@@ -4,7 +4,7 @@
  *     s[j]  -= slope of the head * (pos - j)      (if there are slopes)
  *     out    = sum_j exp(s[j]) V[j] / sum_j exp(s[j])
  *
- * over the keys j <= pos, and j > pos - window if there is a window.  Keys are taken in
+ * over the keys j <= pos, and j > pos - window if there is a window; for encoders over all keys of the sequence.  Keys are taken in
  * spans of FX_ATTEND_SPAN at absolute positions: a span gives its maximum m, the sum l
  * of exp(s - m) and the weighted sum of V; spans are merged in order.  K and V are read
  * in their stored form.  A task is a row and head; sums are in double. */
@@ -102,14 +102,14 @@ static void attend(const fx_attend_args *a, int64_t r, int64_t head, double *scr
     const fx_step_seq *seq = &a->step->seqs[a->step->seq[r]];
     const float *q = a->q.p + r * a->q.ld + head * a->head_dim;
     float *out = a->out.p + r * a->out.ld + head * a->v_dim;
-    int64_t end = (int64_t)a->step->pos[r] + 1;
+    int64_t pos = a->step->pos[r], end = a->window == FX_WINDOW_BOTH ? (int64_t)seq->pos0 + seq->n_rows : pos + 1;
     int64_t begin = a->window > 0 && end > a->window ? end - a->window : 0;
     part total = { 0, 0, scratch + FX_ATTEND_SPAN }, p = { 0, 0, scratch + FX_ATTEND_SPAN + a->v_dim };
 
     for (int64_t j0 = begin; j0 < end;) {
         int64_t j1 = FX_MIN(end, (j0 / FX_ATTEND_SPAN + 1) * FX_ATTEND_SPAN);
 
-        span(a, seq, q, head, end - 1, j0, j1, scratch, j0 == begin ? &total : &p);
+        span(a, seq, q, head, pos, j0, j1, scratch, j0 == begin ? &total : &p);
         if (j0 != begin)
             merge(&total, &p, a->v_dim);
         j0 = j1;
