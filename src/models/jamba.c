@@ -4,13 +4,15 @@
 #include "models/models_int.h"
 
 static const fx_param params[] = {
-    FX_PARAM(rec.state, I64, false, NULL, "mamba_d_state"),
-    FX_PARAM(rec.conv_width, I64, false, NULL, "mamba_d_conv"),
+    FX_PARAM(rec.state, I64, false, "ssm.state_size", "mamba_d_state"),
+    FX_PARAM(rec.conv_width, I64, false, "ssm.conv_kernel", "mamba_d_conv"),
+    FX_PARAM(rec.inner, I64, false, "ssm.inner_size", NULL),
+    FX_PARAM(rec.dt_rank, I64, false, "ssm.time_step_rank", NULL),
     FX_PARAM(rec.conv_bias, BOOL, false, NULL, "mamba_conv_bias"),
     FX_PARAM(rec.proj_bias, BOOL, false, NULL, "mamba_proj_bias"),
-    FX_PARAM(moe.experts, I64, false, NULL, "num_experts"),
+    FX_PARAM(moe.experts, I64, false, "expert_count", "num_experts"),
     FX_PARAM(moe.experts, I64, false, NULL, "num_local_experts"),
-    FX_PARAM(moe.top, I64, false, NULL, "num_experts_per_tok"),
+    FX_PARAM(moe.top, I64, false, "expert_used_count", "num_experts_per_tok"),
     { 0, FX_PARAM_I64, false, NULL, NULL },
 };
 
@@ -18,14 +20,16 @@ static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
 {
     int64_t expand = 2;
 
+    p->rot_dim = 0;
+    p->moe.ffn = p->ffn;
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
+        return FORNAX_OK;
     FX_TRY(fx_config_opt_i64(w, "mamba_expand", &expand, err));
     if (expand < 1 || expand > 1024)
         return fx_fail_param(err, FORNAX_EFORMAT, "mamba_expand", "%s: config.json: mamba_expand: expected 1 or more, found %lld",
                              fx_weights_path(w), (long long)expand);
     p->rec.inner = expand * p->dim;
     p->rec.dt_rank = FX_DIV_UP(p->dim, 16);              /* "auto" */
-    p->rot_dim = 0;
-    p->moe.ffn = p->ffn;
     return json_is_string(fx_config_find(w, "mamba_dt_rank"))
                ? FORNAX_OK : fx_config_opt_i64(w, "mamba_dt_rank", &p->rec.dt_rank, err);
 }
@@ -45,9 +49,25 @@ static fx_status read_period(const fx_weights *w, const char *what, int64_t at[2
                          fx_weights_path(w), key, (long long)at[0], (long long)at[1]);
 }
 
+/* GGUF tells by the tensors which layers have experts, and by the kv heads which are recurrent. */
+static fx_status layers_gguf(const fx_weights *w, const fx_model_params *p, uint8_t *flags)
+{
+    char name[64];
+
+    for (int64_t i = 0; i < p->layers; i++) {
+        fx_format(name, sizeof(name), "blk.%lld.ffn_gate_inp.weight", (long long)i);
+        if (!fx_weights_find(w, fx_str_of(name)))
+            flags[i] |= FX_LAYER_DENSE;
+    }
+    return FORNAX_OK;
+}
+
 static fx_status layers(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err)
 {
     int64_t attention[2] = { 8, 4 }, experts[2] = { 2, 1 };
+
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
+        return layers_gguf(w, p, flags);
 
     FX_TRY(read_period(w, "attn", attention, err));
     FX_TRY(read_period(w, "expert", experts, err));
@@ -80,7 +100,7 @@ static const fx_tensor_name names[] = {
 };
 
 const fx_arch fx_arch_jamba = {
-    .name = "jamba", .hf_name = "JambaForCausalLM", .params = params,
+    .name = "jamba", .hf_name = "JambaForCausalLM", .gguf_name = "jamba", .params = params,
     .defaults = { .eps = 1e-6, .moe = { .experts = 16, .top = 2 },
                   .rec = { .state = 16, .conv_width = 4, .conv_bias = true } },
     .names = names,

@@ -7,18 +7,20 @@ static const fx_param params[] = {
     FX_PARAM(eps, F64, false, NULL, "block_norm_eps"),
     FX_PARAM(ffn, I64, false, NULL, "block_ff_dim"),
     FX_PARAM(tied, BOOL, false, NULL, "tie_embedding"),
-    FX_PARAM(rec.conv_width, I64, false, NULL, "conv_L_cache"),
+    FX_PARAM(rec.conv_width, I64, false, "shortconv.l_cache", "conv_L_cache"),
     FX_PARAM(rec.conv_bias, BOOL, false, NULL, "conv_bias"),
     { 0, FX_PARAM_I64, false, NULL, NULL },
 };
 
-/* The width that is stated is before two thirds are taken, multiplied and rounded up. */
+/* The width that config.json states is before two thirds are taken, multiplied and rounded up. */
 static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
 {
     bool adjusts = true;
     double times = 1;
     int64_t multiple = 256;
 
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
+        return FORNAX_OK;
     FX_TRY(fx_config_opt_bool(w, "block_auto_adjust_ff_dim", &adjusts, err));
     if (!json_is_null(fx_config_find(w, "block_ffn_dim_multiplier")))
         FX_TRY(fx_config_opt_f64(w, "block_ffn_dim_multiplier", &times, err));
@@ -35,7 +37,8 @@ static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
 /* Without layer_types: those of full_attn_idxs have attention, or all. */
 static fx_status layers(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err)
 {
-    json_t *list = fx_config_find(w, "full_attn_idxs"), *item;
+    bool gguf = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF;
+    json_t *list = gguf ? NULL : fx_config_find(w, "full_attn_idxs"), *item;
     size_t i;
 
     if (!json_is_array(list))
@@ -78,6 +81,14 @@ static fx_value *block(fx_build *b, fx_value *x, int64_t i)
     return fx_nn_add(&b->nn, "ffn_residual", x, fx_b_mlp(b, i, fx_b_norm(b, i, "ffn_norm", x)));
 }
 
+/* GGUF calls it a norm of the embeddings, which it isn't. */
+static fx_value *finish(fx_build *b, fx_value *x)
+{
+    bool other = fx_is_gguf(b) && fx_w_exists(b, FX_ONCE, "token_embd_norm");
+
+    return fx_b_norm(b, FX_ONCE, other ? "token_embd_norm" : "output_norm", x);
+}
+
 #define LAYER "model.layers.%d."
 static const fx_tensor_name names[] = {
     { "output_norm", "model.embedding_norm" },         { "attn_norm", LAYER "operator_norm" },
@@ -90,8 +101,8 @@ static const fx_tensor_name names[] = {
 };
 
 const fx_arch fx_arch_lfm2 = {
-    .name = "lfm2", .hf_name = "Lfm2ForCausalLM", .params = params,
+    .name = "lfm2", .hf_name = "Lfm2ForCausalLM", .gguf_name = "lfm2", .params = params,
     .defaults = { .eps = 1e-5, .tied = true, .rope_theta = 1000000, .qk_norm = true, .rec = { .conv_width = 3 } },
-    .names = names, .hf_rope = FX_ROPE_HALF,
-    .check = fx_recurrent_check, .adjust = adjust, .layers = layers, .state = state, .block = block,
+    .names = names, .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
+    .check = fx_recurrent_check, .adjust = adjust, .layers = layers, .state = state, .block = block, .finish = finish,
 };

@@ -73,12 +73,49 @@ fx_status fx_param_refuse(const fx_weights *w, const char *key, fx_error *err)
                          key);
 }
 
+/* An integer of any width in an array; false: it is none. */
+static bool element_i64(const fx_meta *e, int64_t *out)
+{
+    switch (e->type) {
+    case FX_META_I8: case FX_META_I16: case FX_META_I32: case FX_META_I64:
+        *out = e->v.i;
+        return true;
+    case FX_META_U8: case FX_META_U16: case FX_META_U32: case FX_META_U64:
+        *out = (int64_t)FX_MIN(e->v.u, (uint64_t)INT64_MAX);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* GGUF has some numbers layer by layer: all must be one, but for those that are 0 (see flag_list). */
+static fx_status read_i64(const fx_weights *w, const char *key, int64_t *out, fx_error *err)
+{
+    const fx_meta *m = fx_meta_find(w, key);
+    fx_meta_iter it;
+    fx_meta e;
+    int64_t n;
+
+    if (!m || m->type != FX_META_ARRAY)
+        return fx_meta_i64(w, key, out, err);
+    *out = 0;
+    for (it = fx_meta_iter_of(m); fx_meta_next(&it, &e);) {
+        if (!element_i64(&e, &n))
+            return fx_fail_param(err, FORNAX_EFORMAT, key, "%s: %s: expected integers", fx_weights_path(w), key);
+        if (n && *out && n != *out)
+            return fx_fail_param(err, FORNAX_EUNSUP, key, "%s: %s: layers of different sizes (%lld and %lld) aren't supported",
+                                 fx_weights_path(w), key, (long long)*out, (long long)n);
+        *out = n ? n : *out;
+    }
+    return FORNAX_OK;
+}
+
 static fx_status read_value(const fx_weights *w, const fx_param *row, const char *key, void *at, fx_error *err)
 {
     bool gguf = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF;
 
     switch (row->kind) {
-    case FX_PARAM_I64: return (gguf ? fx_meta_i64 : fx_config_i64)(w, key, at, err);
+    case FX_PARAM_I64: return (gguf ? read_i64 : fx_config_i64)(w, key, at, err);
     case FX_PARAM_F64: return (gguf ? fx_meta_f64 : fx_config_f64)(w, key, at, err);
     case FX_PARAM_BOOL: return (gguf ? fx_meta_bool : fx_config_bool)(w, key, at, err);
     case FX_PARAM_ACT: return read_activation(w, key, at, err);
@@ -264,12 +301,47 @@ static fx_status read_layer_types(const fx_arch *arch, const fx_weights *w, cons
     return FORNAX_OK;
 }
 
+/* GGUF's kv heads by layer, NULL: it has one number. Layers without any are recurrent. */
+static const fx_meta *kv_heads_by_layer(const fx_arch *arch, const fx_weights *w)
+{
+    char key[128];
+    const fx_meta *m;
+
+    if (fx_weights_kind_of(w) != FX_WEIGHTS_GGUF)
+        return NULL;
+    snprintf(key, sizeof(key), "%s.attention.head_count_kv", arch->gguf_name);
+    m = fx_meta_find(w, key);
+    return m && m->type == FX_META_ARRAY ? m : NULL;
+}
+
+static fx_status flag_list(const fx_arch *arch, const fx_weights *w, const fx_model_params *p, const fx_meta *list,
+                           uint8_t *flags, fx_error *err)
+{
+    fx_meta_iter it = fx_meta_iter_of(list);
+    fx_meta e;
+    int64_t n, i = 0;
+
+    if (list->v.array.n != (uint64_t)p->layers)
+        return fx_fail(err, FORNAX_EFORMAT, "%s: %.*s: expected %lld numbers, found %llu", fx_weights_path(w),
+                       FX_STR_ARG(list->key), (long long)p->layers, (unsigned long long)list->v.array.n);
+    for (; fx_meta_next(&it, &e); i++) {
+        if (!element_i64(&e, &n) || n)
+            continue;
+        if (!arch->state)
+            return fx_fail_param(err, FORNAX_EUNSUP, "attention.head_count_kv", "%s: %.*s: layer %lld has no attention",
+                                 fx_weights_path(w), FX_STR_ARG(list->key), (long long)i);
+        flags[i] = (uint8_t)((flags[i] & ~FX_LAYER_WINDOW) | FX_LAYER_LINEAR);
+    }
+    return FORNAX_OK;
+}
+
 static fx_status read_layers(const fx_arch *arch, const fx_weights *w, fx_arena *a, fx_model_params *p, fx_error *err)
 {
     json_t *types = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF ? NULL : fx_config_find(w, "layer_types");
+    const fx_meta *list = kv_heads_by_layer(arch, w);
     uint8_t *flags;
 
-    if (!types && !arch->layers)
+    if (!types && !arch->layers && !list)
         return FORNAX_OK;
     flags = fx_arena_array(a, (size_t)p->layers, 1);
     if (!flags)
@@ -277,6 +349,8 @@ static fx_status read_layers(const fx_arch *arch, const fx_weights *w, fx_arena 
     memset(flags, p->window ? FX_LAYER_WINDOW : 0, (size_t)p->layers);
     if (arch->layers)
         FX_TRY(arch->layers(w, p, flags, err));
+    if (list)
+        FX_TRY(flag_list(arch, w, p, list, flags, err));
     if (types)
         FX_TRY(read_layer_types(arch, w, p, types, flags, err));
     p->layer_flags = flags;
