@@ -38,7 +38,7 @@ typedef struct scene {
     int32_t *pos, *seq;
     size_t k_offset, v_offset, kv_bytes;
     float *k[N_SEQS], *v[N_SEQS];            /* [position][kv_head][dim], as stored */
-    float *q;
+    float *q, *sinks;                        /* sinks: where heads are a multiple of 3 */
     fx_attend_args args;
 } scene;
 
@@ -135,7 +135,8 @@ static void scene_new(scene *s, const shape *sh)
     s->step.seq = s->seq;
     s->step.seqs = s->seqs;
     s->q = kt_floats((int64_t)n * (sh->heads * sh->head_dim + 3), 1);
-    s->args = (fx_attend_args){ .q = { s->q, sh->heads * sh->head_dim + 3 }, .heads = sh->heads,
+    s->sinks = kt_floats(sh->heads, 4);
+    s->args = (fx_attend_args){ .sinks = sh->heads % 3 ? NULL : s->sinks, .q = { s->q, sh->heads * sh->head_dim + 3 }, .heads = sh->heads,
                                 .kv_heads = sh->kv_heads, .head_dim = sh->head_dim, .v_dim = sh->v_dim,
                                 .scale = 1.0f / sqrtf((float)sh->head_dim), .window = sh->window,
                                 .softcap = sh->softcap, .kv_dtype = sh->type, .k_offset = s->k_offset,
@@ -153,6 +154,7 @@ static void scene_free(scene *s)
     free(s->pos);
     free(s->seq);
     free(s->q);
+    free(s->sinks);
 }
 
 /* out[r][head] by the textbook. */
@@ -178,6 +180,8 @@ static void truth(const scene *s, int r, int head, double *out)
     }
     for (int d = 0; d < sh->v_dim; d++)
         out[d] = 0;
+    if (s->args.sinks)
+        sum = exp((double)s->sinks[head] - max);
     for (int j = begin; j < end; j++) {
         double e = exp(score[j] - max);
 
