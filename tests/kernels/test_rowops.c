@@ -17,6 +17,8 @@ static double f_gelu_tanh(double a, double b)
     return a * f_sigmoid(2 * sqrt(2 / 3.14159265358979323846) * (a + 0.044715 * a * a * a), b);
 }
 static double f_relu(double a, double b) { (void)b; return a > 0 ? a : 0; }
+static double f_relu2(double a, double b) { (void)b; return a > 0 ? a * a : 0; }
+static double f_clamp(double a, double b) { (void)b; return a > (double)0.37f ? (double)0.37f : a < -(double)0.37f ? -(double)0.37f : a; }
 static double f_tanh(double a, double b) { (void)b; return tanh(a); }
 static double f_swiglu(double a, double b) { return f_silu(a, b) * b; }
 
@@ -26,6 +28,7 @@ static const struct { fx_kernel_op op; double (*f)(double, double); double abs, 
     { FX_K_SCALE, f_scale, 1e-44, 0x1p-24, false }, { FX_K_SILU, f_silu, 1e-36, 0x1p-21, false },
     { FX_K_GELU, f_gelu, 1e-36, 1e-5, false },      { FX_K_GELU_TANH, f_gelu_tanh, 1e-30, 1e-5, false },
     { FX_K_RELU, f_relu, 0, 0, false },             { FX_K_SIGMOID, f_sigmoid, 1e-36, 0x1p-21, false },
+    { FX_K_RELU2, f_relu2, 1e-44, 0x1p-24, false }, { FX_K_CLAMP, f_clamp, 0, 0, false },
     { FX_K_TANH, f_tanh, 0, 0x1p-21, false },       { FX_K_SWIGLU, f_swiglu, 1e-36, 0x1p-20, true },
 };
 
@@ -300,6 +303,89 @@ TEST(rmsnorm_against_double_and_the_contract)
             check_norm(&norms[i], k);
 }
 
+/* ---- Layer norm ---------------------------------------------------------------------------- */
+
+static const struct layer_norm_case {
+    int64_t dim, groups;
+    bool w, b, own, in_place;                /* own: weights of each group's own */
+    float offset, shift;                     /* shift: of all values, where a naive variance cancels */
+} layer_norms[] = {
+    { 1, 1, true, true, false, false, 0, 0 },    { 7, 3, true, true, false, false, 1, 0 },
+    { 16, 2, true, false, true, true, 0, 0 },    { 64, 1, false, false, false, true, 0, 0 },
+    { 100, 4, true, true, true, false, 0.5f, 3 }, { 768, 1, true, true, false, true, 0, 100 },
+    { 2050, 1, true, true, false, false, 1, -20 }, { 33, 5, false, true, true, false, 0, 0 },
+};
+typedef struct layer_norm_case layer_norm_case;
+
+static void layer_norm_truth(const layer_norm_case *c, const float *x, const float *w, const float *b, double *y)
+{
+    for (int64_t g = 0; g < c->groups; g++) {
+        const float *p = x + g * c->dim;
+        int64_t at = c->own ? g * c->dim : 0;
+        double mean = 0, var = 0;
+
+        for (int64_t i = 0; i < c->dim; i++)
+            mean += (double)p[i] / (double)c->dim;
+        for (int64_t i = 0; i < c->dim; i++)
+            var += ((double)p[i] - mean) * ((double)p[i] - mean) / (double)c->dim;
+        for (int64_t i = 0; i < c->dim; i++) {
+            double v = ((double)p[i] - mean) / sqrt(var + (double)1e-5f);
+
+            v *= c->w ? (double)w[at + i] + (double)c->offset : 1;
+            y[g * c->dim + i] = v + (c->b ? (double)b[at + i] : 0);
+        }
+    }
+}
+
+static void check_layer_norm(const layer_norm_case *c, const fx_kernel *k)
+{
+    int64_t rows = 21, n = c->dim * c->groups, ld = n + 3;
+    float *x = kt_floats(rows * ld, 2), *w = kt_floats(n, 1), *b = kt_floats(n, 1);
+    float *y = kt_alloc((size_t)(rows * ld) * 4), *one = kt_alloc((size_t)n * 4);
+    double *want = kt_alloc((size_t)n * 8);
+    fx_layernorm_args a = { .x = { x, ld }, .y = { y, ld }, .w = c->w ? w : NULL, .b = c->b ? b : NULL,
+                            .w_step = c->own ? c->dim : 0, .b_step = c->own ? c->dim : 0, .eps = 1e-5f,
+                            .w_offset = c->offset, .n_rows = rows, .dim = c->dim, .n_groups = c->groups };
+    int bad = 0;
+
+    for (int64_t i = 0; i < rows * ld; i++)
+        x[i] += c->shift;
+    if (c->in_place) {
+        memcpy(y, x, (size_t)(rows * ld) * 4);
+        a.x.p = y;
+    }
+    kt_run(k, &a, 4);
+    for (int64_t r = 0; r < rows; r++) {
+        fx_layernorm_args alone = a;
+
+        layer_norm_truth(c, x + r * ld, w, b, want);
+        for (int64_t i = 0; i < n; i++)
+            bad += !kt_near((double)y[r * ld + i], want[i], 2e-6 * (1 + fabs((double)c->shift)), 4e-6);
+        alone.x = (fx_cmat){ x + r * ld, 1 };
+        alone.y = (fx_mat){ one, 1 };
+        alone.n_rows = 1;
+        kt_run(k, &alone, 1);
+        CHECK_MEM(one, y + r * ld, (size_t)n * 4);
+    }
+    if (bad)
+        FXTEST_FAIL("%s: dim %d x %d: %d values off", k->name, (int)c->dim, (int)c->groups, bad);
+    free(x);
+    free(w);
+    free(b);
+    free(y);
+    free(one);
+    free(want);
+}
+
+TEST(layer_norm_against_double_and_the_contract)
+{
+    const fx_kernel *k;
+
+    for (size_t v = 0; (k = kt_variant(FX_K_LAYERNORM, v)) != NULL; v++)
+        for (size_t i = 0; i < FX_COUNT(layer_norms); i++)
+            check_layer_norm(&layer_norms[i], k);
+}
+
 /* ---- Rotation and the KV store ------------------------------------------------------------ */
 
 typedef struct rope_case {
@@ -308,17 +394,25 @@ typedef struct rope_case {
     bool norms, in_place;
     float attn_scale;
     fx_dtype type;
+    bool norm_last;
+    float norm_offset;
+    int long_from;                           /* rows at odd places are of sequences of 3 times as many */
+    float growth;
 } rope_case;
 
 static const rope_case ropes[] = {
-    { 3, 1, 64, 64, 64, 32, FX_ROPE_HALF, false, true, 1, FX_F16 },
-    { 9, 3, 64, 64, 64, 64, FX_ROPE_PAIRS, true, false, 1, FX_F32 },
-    { 4, 2, 128, 96, 128, 32, FX_ROPE_HALF, true, true, 1.3f, FX_F16 },
-    { 2, 2, 80, 80, 20, 96, FX_ROPE_HALF, false, false, 1, FX_F16 },
-    { 2, 1, 30, 6, 22, 32, FX_ROPE_PAIRS, false, true, 0.7f, FX_F32 },
-    { 1, 1, 2, 2, 2, 32, FX_ROPE_HALF, true, false, 1, FX_F16 },
-    { 2, 1, 48, 40, 0, 32, FX_ROPE_HALF, true, false, 1, FX_F16 },      /* not rotated */
-    { 4, 0, 64, 64, 64, 32, FX_ROPE_HALF, false, true, 1, FX_F16 },     /* nothing stored */
+    { 3, 1, 64, 64, 64, 32, FX_ROPE_HALF, false, true, 1, FX_F16, false, 0, 0, 0 },
+    { 9, 3, 64, 64, 64, 64, FX_ROPE_PAIRS, true, false, 1, FX_F32, false, 0, 0, 0 },
+    { 4, 2, 128, 96, 128, 32, FX_ROPE_HALF, true, true, 1.3f, FX_F16, false, 0, 0, 0 },
+    { 2, 2, 80, 80, 20, 96, FX_ROPE_HALF, false, false, 1, FX_F16, false, 0, 0, 0 },
+    { 2, 1, 30, 6, 22, 32, FX_ROPE_PAIRS, false, true, 0.7f, FX_F32, false, 0, 0, 0 },
+    { 1, 1, 2, 2, 2, 32, FX_ROPE_HALF, true, false, 1, FX_F16, false, 0, 0, 0 },
+    { 2, 1, 64, 64, 32, 32, FX_ROPE_HALF, true, true, 1, FX_F16, true, 1, 0, 0 },
+    { 2, 1, 48, 48, 40, 32, FX_ROPE_PAIRS, true, false, 1.2f, FX_F32, true, 0, 64, 0 },
+    { 2, 1, 40, 40, 36, 32, FX_ROPE_HALF, true, false, 1, FX_F16, false, 1, 64, 4 },
+    { 2, 1, 16, 16, 16, 32, FX_ROPE_PAIRS, false, false, 1, FX_F32, false, 0, 100, 2 },
+    { 2, 1, 48, 40, 0, 32, FX_ROPE_HALF, true, false, 1, FX_F16, false, 0, 0, 0 },      /* not rotated */
+    { 4, 0, 64, 64, 64, 32, FX_ROPE_HALF, false, true, 1, FX_F16, false, 0, 0, 0 },     /* nothing stored */
 };
 
 static const int32_t rope_pos[] = { 0, 1, 30, 31, 32, 33, 34, 95, 96, 97, 4095, 131071, 1000003 };
@@ -353,7 +447,7 @@ static void rope_scene_new(rope_scene *s, const rope_case *c)
             pages = NULL;
         }
         s->seqs[i] = (fx_step_seq){ .row0 = (int32_t)i, .n_rows = 1, .pos0 = rope_pos[i], .pages = pages,
-                                    .adapter = -1 };
+                                    .adapter = -1, .length_class = i % 2 ? 3 * c->long_from : 0 };
         s->seq[i] = (int32_t)i;
     }
     s->q = kt_floats(ROPE_ROWS * c->heads * c->head_dim, 1);
@@ -361,7 +455,9 @@ static void rope_scene_new(rope_scene *s, const rope_case *c)
     s->v = kt_floats(ROPE_ROWS * c->kv_heads * c->v_dim, 1);
     s->q_norm = kt_floats(c->head_dim, 1);
     s->k_norm = kt_floats(c->head_dim, 1);
-    s->inv_freq = kt_alloc((size_t)(c->rot_dim / 2 + 1) * 4);
+    s->inv_freq = kt_alloc((size_t)(c->rot_dim + 1) * 4);
+    for (int i = 0; i < c->rot_dim / 2; i++)                 /* of long sequences */
+        s->inv_freq[c->rot_dim / 2 + i] = (float)pow(5000, -3.0 * i / c->rot_dim);
     for (int i = 0; i < c->rot_dim / 2; i++)
         s->inv_freq[i] = (float)pow(10000, -2.0 * i / c->rot_dim);
     s->step.n_rows = s->step.n_seqs = (int32_t)ROPE_ROWS;
@@ -371,7 +467,8 @@ static void rope_scene_new(rope_scene *s, const rope_case *c)
     s->args = (fx_rope_store_args){
         .q = { s->q, c->heads * c->head_dim }, .k = { s->k, c->kv_heads * c->head_dim },
         .v = { s->v, c->kv_heads * c->v_dim }, .q_norm = c->norms ? s->q_norm : NULL,
-        .k_norm = c->norms ? s->k_norm : NULL, .eps = 1e-6f, .style = c->style, .rot_dim = c->rot_dim,
+        .k_norm = c->norms ? s->k_norm : NULL, .eps = 1e-6f, .norm_offset = c->norm_offset,
+        .norm_last = c->norm_last, .long_from = c->long_from, .growth = c->growth, .style = c->style, .rot_dim = c->rot_dim,
         .inv_freq = s->inv_freq, .attn_scale = c->attn_scale, .heads = c->heads, .kv_heads = c->kv_heads,
         .head_dim = c->head_dim, .v_dim = c->v_dim, .kv_dtype = c->type, .k_offset = 0,
         .v_offset = tokens * (size_t)c->head_dim * elem, .step = &s->step,
@@ -390,24 +487,47 @@ static void rope_scene_free(rope_scene *s)
     free(s->inv_freq);
 }
 
-static void rope_truth(const rope_scene *s, const float *x, const float *norm, int64_t pos, double *out)
+static void norm_truth(const rope_case *c, const float *norm, double *out)
 {
-    const rope_case *c = s->c;
     double sum = 0;
 
-    for (int d = 0; d < c->head_dim; d++) {
-        out[d] = (double)x[d];
+    for (int d = 0; d < c->head_dim; d++)
         sum += out[d] * out[d];
-    }
     for (int d = 0; d < c->head_dim && c->norms; d++)
-        out[d] *= (double)norm[d] / sqrt(sum / c->head_dim + (double)1e-6f);
+        out[d] *= ((double)norm[d] + (double)c->norm_offset) / sqrt(sum / c->head_dim + (double)1e-6f);
+}
+
+/* Radians a position of pair i for the sequence of row r. */
+static double rope_frequency(const rope_scene *s, int64_t r, int i)
+{
+    const rope_case *c = s->c;
+
+    if (!c->long_from || r % 2 == 0)
+        return (double)s->inv_freq[i];
+    if (c->growth > 0)                       /* the base grows: theta (3 g - (g - 1))^(d / (d - 2)) */
+        return (double)s->inv_freq[i] *
+               pow(3 * (double)c->growth - ((double)c->growth - 1), -2.0 * i / c->rot_dim * c->rot_dim / (c->rot_dim - 2));
+    return (double)s->inv_freq[c->rot_dim / 2 + i];
+}
+
+static void rope_truth(const rope_scene *s, int64_t r, const float *x, const float *norm, double *out)
+{
+    const rope_case *c = s->c;
+    int64_t pos = rope_pos[r];
+
+    for (int d = 0; d < c->head_dim; d++)
+        out[d] = (double)x[d];
+    if (!c->norm_last)
+        norm_truth(c, norm, out);
     for (int i = 0; i < c->rot_dim / 2; i++) {
         int p = c->style == FX_ROPE_HALF ? i : 2 * i, q = c->style == FX_ROPE_HALF ? i + c->rot_dim / 2 : 2 * i + 1;
-        double angle = (double)pos * (double)s->inv_freq[i], a = out[p], b = out[q];
+        double angle = (double)pos * rope_frequency(s, r, i), a = out[p], b = out[q];
 
         out[p] = (double)c->attn_scale * (a * cos(angle) - b * sin(angle));
         out[q] = (double)c->attn_scale * (b * cos(angle) + a * sin(angle));
     }
+    if (c->norm_last)
+        norm_truth(c, norm, out);
 }
 
 static double kv_value(const rope_scene *s, size_t at, int64_t i)
@@ -427,21 +547,22 @@ static int check_rope_row(const rope_scene *s, int64_t r, const float *q_out)
 {
     const rope_case *c = s->c;
     double *want = kt_alloc((size_t)c->head_dim * sizeof *want), tol = c->type == FX_F16 ? 3e-3 : 2e-6;
+    double rel = c->type == FX_F16 ? 0x1p-11 : 1e-6;
     int64_t pos = rope_pos[r], in = pos % c->page_tokens;
     size_t page = (size_t)(ROPE_ROWS - 1 - r) * s->step.page_bytes;
     int bad = 0;
 
     for (int64_t h = 0; h < c->heads; h++) {
-        rope_truth(s, s->q + (r * c->heads + h) * c->head_dim, s->q_norm, pos, want);
+        rope_truth(s, r, s->q + (r * c->heads + h) * c->head_dim, s->q_norm, want);
         for (int d = 0; d < c->head_dim; d++)
             bad += !kt_near((double)q_out[(r * c->heads + h) * c->head_dim + d], want[d], 2e-6, 1e-6);
     }
     for (int64_t h = 0; h < c->kv_heads; h++) {
-        rope_truth(s, s->k + (r * c->kv_heads + h) * c->head_dim, s->k_norm, pos, want);
+        rope_truth(s, r, s->k + (r * c->kv_heads + h) * c->head_dim, s->k_norm, want);
         for (int64_t d = 0; d < c->head_dim; d++)
             bad += !kt_near(kv_value(s, page + s->args.k_offset,
                                      ((h * (c->page_tokens / 32) + in / 32) * c->head_dim + d) * 32 + in % 32),
-                            want[d], tol, 1e-6);
+                            want[d], tol, rel);
         for (int64_t d = 0; d < c->v_dim; d++) {
             float v = s->v[(r * c->kv_heads + h) * c->v_dim + d];
             double stored = (double)(c->type == FX_F16 ? fx_f16_to_f32(fx_f32_to_f16(v)) : v);

@@ -9,21 +9,23 @@ typedef struct shape {
     int heads, kv_heads, head_dim, v_dim, page_tokens, window;
     float softcap;
     fx_dtype type;
+    float slope;                             /* of head 0, halved from head to head; 0: none */
 } shape;
 
 static const shape shapes[] = {
-    { 1, 1, 16, 16, 32, 0, 0, FX_F16 },      { 3, 1, 64, 64, 32, 0, 0, FX_F16 },
-    { 4, 2, 64, 64, 64, 0, 0, FX_F32 },      { 9, 3, 64, 64, 32, 0, 0, FX_F16 },
-    { 6, 2, 128, 128, 32, 0, 0, FX_F16 },    { 8, 8, 32, 48, 96, 0, 0, FX_F16 },
-    { 7, 1, 80, 80, 32, 0, 0, FX_F16 },      { 16, 1, 24, 40, 32, 0, 0, FX_F32 },
-    { 40, 1, 16, 16, 32, 0, 0, FX_F16 },     { 100, 1, 8, 12, 64, 0, 0, FX_F16 },
-    { 2, 1, 2, 2, 32, 0, 0, FX_F16 },        { 3, 3, 6, 30, 32, 0, 0, FX_F32 },
-    { 2, 2, 72, 8, 256, 0, 0, FX_F16 },      { 5, 1, 256, 200, 32, 0, 0, FX_F16 },
-    { 3, 1, 64, 64, 32, 1, 0, FX_F16 },      { 3, 1, 64, 64, 32, 5, 0, FX_F32 },
-    { 4, 4, 64, 64, 32, 33, 0, FX_F16 },     { 6, 2, 64, 64, 64, 512, 0, FX_F16 },
-    { 8, 4, 48, 64, 32, 700, 0, FX_F16 },    { 4, 2, 64, 64, 32, 0, 30, FX_F16 },
-    { 4, 1, 48, 48, 32, 100, 5, FX_F32 },
-    { 4, 4, 32, 32, 32, FX_WINDOW_BOTH, 0, FX_F32 }, { 6, 2, 64, 48, 64, FX_WINDOW_BOTH, 0, FX_F16 },
+    { 1, 1, 16, 16, 32, 0, 0, FX_F16, 0 },      { 3, 1, 64, 64, 32, 0, 0, FX_F16, 0 },
+    { 4, 2, 64, 64, 64, 0, 0, FX_F32, 0 },      { 9, 3, 64, 64, 32, 0, 0, FX_F16, 0 },
+    { 6, 2, 128, 128, 32, 0, 0, FX_F16, 0 },    { 8, 8, 32, 48, 96, 0, 0, FX_F16, 0 },
+    { 7, 1, 80, 80, 32, 0, 0, FX_F16, 0 },      { 16, 1, 24, 40, 32, 0, 0, FX_F32, 0 },
+    { 40, 1, 16, 16, 32, 0, 0, FX_F16, 0 },     { 100, 1, 8, 12, 64, 0, 0, FX_F16, 0 },
+    { 2, 1, 2, 2, 32, 0, 0, FX_F16, 0 },        { 3, 3, 6, 30, 32, 0, 0, FX_F32, 0 },
+    { 2, 2, 72, 8, 256, 0, 0, FX_F16, 0 },      { 5, 1, 256, 200, 32, 0, 0, FX_F16, 0 },
+    { 3, 1, 64, 64, 32, 1, 0, FX_F16, 0 },      { 3, 1, 64, 64, 32, 5, 0, FX_F32, 0 },
+    { 4, 4, 64, 64, 32, 33, 0, FX_F16, 0 },     { 6, 2, 64, 64, 64, 512, 0, FX_F16, 0 },
+    { 8, 4, 48, 64, 32, 700, 0, FX_F16, 0 },    { 4, 2, 64, 64, 32, 0, 30, FX_F16, 0 },
+    { 4, 1, 48, 48, 32, 100, 5, FX_F32, 0 },    { 5, 5, 32, 32, 32, 0, 0, FX_F16, 0.5f },
+    { 6, 2, 64, 64, 32, 40, 0, FX_F32, 0.25f },
+    { 4, 4, 32, 32, 32, FX_WINDOW_BOTH, 0, FX_F32, 0 }, { 6, 2, 64, 48, 64, FX_WINDOW_BOTH, 0, FX_F16, 0 },
 };
 
 /* Sequences of one scenario: how many positions before the step, how many rows in it. */
@@ -38,7 +40,8 @@ typedef struct scene {
     int32_t *pos, *seq;
     size_t k_offset, v_offset, kv_bytes;
     float *k[N_SEQS], *v[N_SEQS];            /* [position][kv_head][dim], as stored */
-    float *q, *sinks;                        /* sinks: where heads are a multiple of 3 */
+    float *q, *slopes;
+    float *sinks;                            /* where heads are a multiple of 3 */
     fx_attend_args args;
 } scene;
 
@@ -141,6 +144,10 @@ static void scene_new(scene *s, const shape *sh)
                                 .scale = 1.0f / sqrtf((float)sh->head_dim), .window = sh->window,
                                 .softcap = sh->softcap, .kv_dtype = sh->type, .k_offset = s->k_offset,
                                 .v_offset = s->v_offset, .step = &s->step };
+    s->slopes = kt_alloc((size_t)sh->heads * sizeof(float));
+    for (int h = 0; h < sh->heads; h++)
+        s->slopes[h] = ldexpf(sh->slope, -h);
+    s->args.slopes = sh->slope > 0 ? s->slopes : NULL;
 }
 
 static void scene_free(scene *s)
@@ -155,6 +162,7 @@ static void scene_free(scene *s)
     free(s->seq);
     free(s->q);
     free(s->sinks);
+    free(s->slopes);
 }
 
 /* out[r][head] by the textbook. */
@@ -176,6 +184,8 @@ static void truth(const scene *s, int r, int head, double *out)
                    (double)s->k[i][((int64_t)j * sh->kv_heads + kv) * sh->head_dim + d];
         dot *= (double)s->args.scale;
         score[j] = sh->softcap > 0 ? (double)sh->softcap * tanh(dot / (double)sh->softcap) : dot;
+        if (sh->slope > 0)
+            score[j] -= (double)s->slopes[head] * (s->pos[r] - j);
         max = fmax(max, score[j]);
     }
     for (int d = 0; d < sh->v_dim; d++)
@@ -336,7 +346,7 @@ static void run_launch(void *user, int64_t t0, int64_t t1, int worker)
  * the keys are cut into parts, and who finishes last merges. */
 TEST(threads_share_long_sequences)
 {
-    static const shape few[] = { { 3, 1, 64, 64, 32, 0, 0, FX_F16 }, { 4, 2, 32, 40, 64, 700, 0, FX_F32 } };
+    static const shape few[] = { { 3, 1, 64, 64, 32, 0, 0, FX_F16, 0 }, { 4, 2, 32, 40, 64, 700, 0, FX_F32, 0 } };
     size_t shared = FX_ATTEND_SHARED;
 
     for (size_t i = 0; i < FX_COUNT(few); i++)
@@ -390,7 +400,7 @@ TEST(threads_share_long_sequences)
 TEST(bad_values_stay_where_they_are)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY, 3e38f };
-    shape sh = { 6, 2, 64, 64, 32, 0, 0, FX_F32 };
+    shape sh = { 6, 2, 64, 64, 32, 0, 0, FX_F32, 0 };
     const fx_kernel *k;
 
     for (size_t b = 0; b < FX_COUNT(bad); b++)
