@@ -10,6 +10,8 @@
 
 #include "base/fpmode.h"
 
+#define REGION_BYTES ((size_t)64 << 20)     /* address space, not memory */
+
 fx_status fx_program_new(fx_program **out, const fx_mem *mem, fx_error *err)
 {
     fx_program *p = fx_mem_zalloc(mem, sizeof *p);
@@ -31,8 +33,8 @@ void fx_program_free(fx_program *p)
 {
     if (!p)
         return;
-    for (int32_t i = 0; p->weights && i < p->plan->n_weights; i++)
-        fx_pages_free(p->weights[i].owned, p->weights[i].owned_bytes);
+    for (const fx_weight_region *r = p->regions; r; r = r->next)
+        fx_pages_free(r->at, r->bytes);
     fx_arena_done(&p->arena);
     fx_mem_free(p->mem, p, sizeof *p);
 }
@@ -119,14 +121,41 @@ static fx_status find_sources(const fx_plan_weight *w, const fx_weight_source *s
     return FORNAX_OK;
 }
 
+/* A new region of at least 'bytes', the place for the next weights. What nothing is written to
+ * stays without memory. */
+static fx_weight_region *add_region(fx_program *p, size_t bytes)
+{
+    fx_weight_region *r = FX_ARENA_NEW(&p->arena, fx_weight_region);
+
+    if (!r)
+        return NULL;
+    r->bytes = FX_MAX(bytes, REGION_BYTES);
+    r->at = fx_pages_alloc(r->bytes);
+    if (!r->at)
+        return NULL;
+    r->next = p->regions;
+    p->regions = r;
+    return r;
+}
+
+/* Room for a weight, cleared, cache lines of its own. */
 static fx_status own(fx_program *p, fx_bound_weight *b, size_t bytes, fx_error *err)
 {
-    b->owned = fx_pages_alloc(FX_MAX(bytes, (size_t)64));
-    if (!b->owned)
+    fx_weight_region *r = p->regions;
+    size_t need;
+
+    if (bytes > PTRDIFF_MAX)
         return fx_nomem(err, "the packed weights");
-    b->owned_bytes = FX_MAX(bytes, (size_t)64);
+    need = FX_ROUND_UP(FX_MAX(bytes, (size_t)1), 64);
+    if (!r || need > r->bytes - r->used)
+        r = add_region(p, need);
+    if (!r)
+        return fx_nomem(err, "the packed weights");
+    b->owned = r->at + r->used;
+    b->owned_bytes = need;
     b->data = b->owned;
-    p->weight_bytes += b->owned_bytes;
+    r->used += need;
+    p->weight_bytes += need;
     return FORNAX_OK;
 }
 

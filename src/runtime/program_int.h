@@ -11,13 +11,20 @@
 /* A plan weight in the form its launches read. */
 typedef struct fx_bound_weight {
     const void *data;            /* TABLE: file rows or 'owned'; VECTOR: f32; MATMUL: tiles */
-    void *owned;                 /* from fx_pages_alloc, or NULL: a view of the file */
+    void *owned;                 /* in a region of the program, or NULL: a view of the file */
     size_t owned_bytes;
     fx_dtype dtype;              /* as held */
     size_t row_bytes;            /* TABLE */
     size_t tile_bytes, expert_bytes;   /* MATMUL; of one expert */
     const fx_matmul_kernel *kernel;
 } fx_bound_weight;
+
+/* Pages that many weights share: most weights are smaller than a huge page. */
+typedef struct fx_weight_region {
+    struct fx_weight_region *next;
+    uint8_t *at;                 /* from fx_pages_alloc */
+    size_t bytes, used;
+} fx_weight_region;
 
 struct fx_program {
     const fx_mem *mem;
@@ -26,6 +33,7 @@ struct fx_program {
     fx_state_table state;
     fx_cpu cpu;
     fx_bound_weight *weights;    /* [plan->n_weights] */
+    fx_weight_region *regions;   /* newest first */
     size_t weight_bytes;         /* resident, owned */
 };
 
