@@ -19,6 +19,7 @@ static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
     double times = 1;
     int64_t multiple = 256;
 
+    p->act = FX_ACTIV_SILU;                              /* whatever hidden_act says */
     if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
         return FORNAX_OK;
     FX_TRY(fx_config_opt_bool(w, "block_auto_adjust_ff_dim", &adjusts, err));

@@ -33,8 +33,6 @@ fx_status fx_recurrent_check(const fx_weights *w, const fx_model_params *p, fx_e
 
     for (size_t i = 0; i < FX_COUNT(rows); i++)
         FX_TRY(in_range(w, rows[i].what, rows[i].n, rows[i].hi, err));
-    if (p->act != FX_ACTIV_SILU)
-        return fx_param_refuse(w, "hidden_act", err);
     return FORNAX_OK;
 }
 
@@ -44,8 +42,9 @@ void fx_recurrent_only(fx_model_params *p)
     p->rot_dim = 0;
 }
 
-fx_value *fx_b_conv(fx_build *b, int64_t layer, const char *role, fx_value *x, bool bias, bool silu)
+fx_value *fx_b_conv(fx_build *b, int64_t layer, const char *role, fx_value *x, bool bias, bool act)
 {
+    bool silu = act && b->p->act == FX_ACTIV_SILU;
     char bias_role[64] = "";
     fx_op *op;
 
@@ -58,9 +57,10 @@ fx_value *fx_b_conv(fx_build *b, int64_t layer, const char *role, fx_value *x, b
                FX_IN(x, fx_w_loose(b, layer, role, x->type.dim[1].n, b->p->rec.conv_width),
                      bias ? fx_w1(b, layer, bias_role, x->type.dim[1].n) : NULL, b->nn.chain),
                FX_ATTRS(FX_AI(LAYER, layer), FX_AI(SILU, silu)), .name = fx_nn_scoped(&b->nn, role));
-    if (op)
-        b->nn.chain = &op->out[1];
-    return fx_op_result(op);
+    if (!op)
+        return NULL;
+    b->nn.chain = &op->out[1];
+    return act && !silu ? fx_b_activation(b, "conv_act", &op->out[0]) : &op->out[0];
 }
 
 void fx_mamba_state(const fx_model_params *p, fx_state_layer *l)

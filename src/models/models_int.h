@@ -173,11 +173,11 @@ fx_value *fx_b_alibi(fx_build *b, float (*round)(const fx_build *b, float slope)
 
 /* Recurrent layers (model_recurrent.c). */
 bool fx_b_is_recurrent(const fx_build *b, int64_t layer);
-/* The convolution of a role over x's columns, and its state. */
-fx_value *fx_b_conv(fx_build *b, int64_t layer, const char *role, fx_value *x, bool bias, bool silu);
+/* The convolution of a role over x's columns; act: and the model's activation. */
+fx_value *fx_b_conv(fx_build *b, int64_t layer, const char *role, fx_value *x, bool bias, bool act);
 /* Mamba 1's mixer; norms: of dt, b and c. */
 fx_value *fx_b_mamba(fx_build *b, int64_t layer, fx_value *x, bool norms);
-/* Sizes of recurrent layers are in range; the activation is silu. */
+/* Sizes of recurrent layers are in range. */
 fx_status fx_recurrent_check(const fx_weights *w, const fx_model_params *p, fx_error *err);
 /* All layers are recurrent: what only attention needs gets values that change nothing. */
 void fx_recurrent_only(fx_model_params *p);
