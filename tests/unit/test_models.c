@@ -136,7 +136,22 @@ static const float f_linear[8] = { 0.25f, 0.07905694f, 0.025f, 0.0079056937f, 0.
 static const float f_llama3[8] = { 1.0f, 0.244384602f, 0.0130422562f, 0.00395284686f, 0.00125f, 0.000395284704f,
                                    0.000125f, 0.0000395284696f };
 
+/* yarn with factor 4 and original 64; longrope's divisors, of short and of long sequences. NumPy, f64. */
+static const float f_yarn[8] = { 1.0f, 0.237170825f, 0.05f, 0.00790569415f, 0.0025f, 0.000790569415f, 0.00025f,
+                                 7.90569415e-05f };
+static const float f_longrope[16] = { 1.0f, 0.301169301f, 0.0909090909f, 0.0263523138f, 0.00769230769f, 0.00210818511f,
+                                      0.000588235294f, 0.000158113883f, 0.909090909f, 0.225876976f, 0.05f,
+                                      0.0105409255f, 0.00222222222f, 0.000527046277f, 0.000142857143f, 3.95284708e-05f };
+#define LONGROPE ", \"original_max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"longrope\"," \
+    " \"short_factor\": [1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 1.7, 2.0]," \
+    " \"long_factor\": [1.1, 1.4, 2.0, 3.0, 4.5, 6.0, 7.0, 8.0]}"
+#define DYNAMIC ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4.0}"
+
 static const struct { model_spec s; const float *want; } rotations[] = {
+    { { LLAMA, .dtype = FX_F32, .config = ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0,"
+        " \"original_max_position_embeddings\": 64}" }, f_yarn },
+    { { LLAMA, .dtype = FX_F32, .config = DYNAMIC }, f_plain },
+    { { LLAMA, .dtype = FX_F32, .config = LONGROPE }, f_longrope },
     { { LLAMA, .dtype = FX_F32 }, f_plain },
     { { LLAMA, .dtype = FX_F32, .config = ", \"rope_theta\": 10000.0, \"rope_scaling\": null" }, f_plain },
     { { LLAMA, .dtype = FX_F32, .config = ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4.0}" }, f_linear },
@@ -160,11 +175,39 @@ TEST(frequencies_follow_the_scaling)
         build(&b, &rotations[i].s, &plain);
         CHECK_OK(b.st, b.err);
         f = b.st == FORNAX_OK ? frequencies(&b, &n) : NULL;
-        CHECK_EQ_I64(n, 8);
+        CHECK_EQ_I64(n, rotations[i].want == f_longrope ? 16 : 8);
         for (int64_t k = 0; k < n; k++) {
             if (fabsf(f[k] - rotations[i].want[k]) > 2e-6f * rotations[i].want[k])
                 FXTEST_FAIL("case %zu: frequency %d is %.9g, expected %.9g", i, (int)k, (double)f[k],
                             (double)rotations[i].want[k]);
+        }
+        discard(&b);
+    }
+}
+
+/* Which sequences turn otherwise, by the length of their prompts. */
+TEST(lengths_have_classes)
+{
+    static const struct { model_spec s; int64_t context; int32_t at[4]; double attn_scale; } cases[] = {
+        { { LLAMA, .dtype = FX_F32 }, 512, { 0, 0, 0, 0 }, 1 },
+        { { LLAMA, .dtype = FX_F32, .config = LONGROPE }, 512, { 0, 0, 65, 65 }, 1.224744871391589 },
+        { { LLAMA, .dtype = FX_F32, .config = DYNAMIC }, 2048, { 0, 0, 0, 600 }, 1 },
+        { { LLAMA, .dtype = FX_F32, .config = ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0}" }, 512,
+          { 0, 0, 0, 0 }, 1.138629436111989 },
+    };
+    static const int64_t lengths[4] = { 1, 64, 65, 600 };
+
+    for (size_t i = 0; i < FX_COUNT(cases); i++) {
+        built b;
+
+        build(&b, &cases[i].s, &plain);
+        CHECK_OK(b.st, b.err);
+        CHECK_EQ_I64(b.d.max_context, cases[i].context);
+        for (int k = 0; k < 4; k++)
+            CHECK_EQ_I64(fx_state_length_class(&b.d.state, lengths[k]), cases[i].at[k]);
+        for (fx_op *op = fx_graph_body(b.d.step)->first; op; op = op->next) {
+            if (op->code == FX_OP_ROPE)
+                CHECK_NEAR(fx_op_f(op, FX_A_ATTN_SCALE), cases[i].attn_scale, 1e-12);
         }
         discard(&b);
     }
