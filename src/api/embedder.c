@@ -342,12 +342,14 @@ static fx_status read_gguf(reader *r)
 
 bool fx_embed_meant(const fx_weights *w)
 {
-    json_t *first = json_array_get(fx_config_find(w, "architectures"), 0);
+    fx_str name = text_of(json_array_get(fx_config_find(w, "architectures"), 0));
     char key[96];
 
     if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
         return pooling_key(w, key, sizeof(key));
-    return fx_weights_text(w, FX_TEXT_MODULES).p || fx_str_ends(text_of(first).p ? text_of(first) : FX_STR(""), FX_STR("Model"));
+    name = name.p ? name : FX_STR("");
+    return fx_weights_text(w, FX_TEXT_MODULES).p ||
+           (fx_str_ends(name, FX_STR("Model")) && !fx_str_ends(name, FX_STR("LMHeadModel")));   /* GPT-2 writes text */
 }
 
 fx_status fx_embedder_read(fx_embedder *e, fx_arena *a, const fx_weights *w, int64_t dim, fx_error *err)
