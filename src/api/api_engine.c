@@ -47,7 +47,6 @@ fornax_status fornax_engine_open(fornax_engine **out, fornax_model *model, const
 
     *out = NULL;
     FX_TRY(fx_api_usable(model->ctx, err));
-    FX_TRY(fx_api_has_logits(model, err));
     FX_TRY(fx_api_options(&given, sizeof given, opt, "fornax_engine_options", err));
     e = fx_mem_zalloc(&model->ctx->mem, sizeof *e);
     if (!e)
@@ -104,6 +103,7 @@ fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
 
     *out = NULL;
     FX_TRY(fx_api_usable(engine->model->ctx, err));
+    FX_TRY(fx_api_has_logits(engine->model, err));
     if (!opt)
         return fx_fail_param(err, FORNAX_EARG, "opt", "a request needs options");
     FX_TRY(fx_api_options(&given, sizeof given, opt, "fornax_request_options", err));

@@ -366,7 +366,7 @@ void fx_tokenizer_decode(const fx_tokenizer *t, const int32_t *ids, size_t n, bo
 
         if (!text.p || (skip_special && fx_tokenizer_special(t, ids[i])))
             continue;
-        if (t->flags[ids[i]] & FX_TOKEN_BYTE) {
+        if (t->flags[ids[i]] & FX_TOKEN_BYTE && !t->decoder.by_character) {
             fx_buf_str(&run, text);
             d.first = false;
             continue;

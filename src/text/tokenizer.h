@@ -93,7 +93,8 @@ void fx_detok_flush(fx_detok *d, fx_buf *out);              /* the rest */
 
 /* All ids at once, appended to 'out' (check out->failed).  The same text as a stream's,
  * but where a run of byte tokens (<0x41>) isn't UTF-8: here each of them becomes U+FFFD,
- * as the reference has it; a stream has already given out the run's whole characters. */
+ * as the reference has it; a stream has already given out the run's whole characters.
+ * Where SentencePiece's own file is the reference, both are the same. */
 void fx_tokenizer_decode(const fx_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, fx_buf *out);
 
 #endif

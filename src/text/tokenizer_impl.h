@@ -46,6 +46,7 @@ typedef enum fx_first_rule {    /* how the first token's text differs */
 typedef struct fx_decoder {
     bool byte_level;            /* texts are bytes, joined and decoded as UTF-8 */
     bool byte_fallback;         /* <0x41> is a byte */
+    bool by_character;          /* a run of bytes that isn't UTF-8 still gives its whole characters */
     bool joined;                /* builders: what follows applies to the whole text */
     bool join_space;            /* a space between tokens (no decoder at all) */
     bool cleanup;               /* WORDPIECE: " ." to "." and so on, in each token */

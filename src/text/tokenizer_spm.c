@@ -45,6 +45,7 @@ static void set_decoder(fx_tokenizer *t, const fx_spm *m)
     if (m->escape)
         d->edits[d->n_edits++] = (fx_token_edit){ .kind = FX_EDIT_REPLACE, .literal = FX_STR(SPACE), .content = FX_STR(" ") };
     d->byte_fallback = m->byte_fallback;
+    d->by_character = true;
     d->joined = true;
     if (m->prefix || m->remove_extra) {
         d->strip = FX_STR(" ");
