@@ -16,6 +16,7 @@
 #define FX_RESTRICT __restrict__
 #define FX_ALWAYS_INLINE inline __attribute__((always_inline))
 #define FX_PREFETCH(p) __builtin_prefetch(p)
+#define FX_VECTOR(bytes) __attribute__((vector_size(bytes)))   /* lanes, with the operators of C */
 #define FX_PREFETCH_L2(p) __builtin_prefetch((p), 0, 2)
 #define FX_PRAGMA(x) _Pragma(#x)
 #else
