@@ -173,6 +173,22 @@ FORNAX_API fornax_status fornax_inspect(fornax_text **out, fornax_context *ctx, 
 FORNAX_API const char *fornax_text_bytes(const fornax_text *text, size_t *n);   /* zero-terminated */
 FORNAX_API void fornax_text_close(fornax_text *text);
 
+typedef struct fornax_quantize_options {
+    size_t size;
+    const char *type;          /* "q8_0", "q4_k_m", ...: f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl
+                                  q6_k, and the mixes q2_k q3_k_s q3_k_m q3_k_l q4_k_s q4_k_m q5_k_s
+                                  q5_k_m (q3_k, q4_k, q5_k: _m), which give some matrices more bits */
+    int pure;                  /* 1: that type for every matrix, no mix                     */
+    int (*progress)(void *user, double fraction);   /* as in fornax_model_options           */
+    void *progress_user;
+} fornax_quantize_options;
+
+/* Writes the GGUF file 'in' (or its parts) to 'out' with its matrices in another type. The
+ * bytes don't depend on the number of threads. 'out' appears whole or not at all, and
+ * may be 'in'. Rows that aren't whole blocks get a type that fits. */
+FORNAX_API fornax_status fornax_quantize(fornax_context *ctx, const char *in, const char *out,
+                                         const fornax_quantize_options *opt, fornax_error *err);
+
 /* Runs the model over 'ids' and hands out raw logits (before any sampling step)
  * of the positions first..n-1, in order. logits: [vocab_size] f32, valid during
  * the call; a nonzero result of 'each' cancels. Any thread; makes its own KV. */

@@ -188,8 +188,8 @@ fx_status fx_file_read(fx_buf *out, const char *path, size_t limit, fx_error *er
     return st;
 }
 
-/* Writes and syncs everything; 0 or an errno. Closes fd. */
-static int write_out(int fd, fx_str data)
+/* Writes everything; 0 or an errno. */
+static int write_all(int fd, fx_str data)
 {
     int e = 0;
 
@@ -203,10 +203,6 @@ static int write_out(int fd, fx_str data)
         else if (put == 0)
             e = EIO;
     }
-    if (!e && fsync(fd) != 0)
-        e = errno;
-    if (close(fd) != 0 && !e)
-        e = errno;
     return e;
 }
 
@@ -253,26 +249,90 @@ static int open_temporary(fx_buf *name, const char *path)
     return -1;
 }
 
+struct fx_file_writer {
+    const fx_mem *mem;
+    int fd;
+    fx_buf temporary;
+    size_t path_n;
+    char path[];
+};
+
+fx_status fx_file_writer_open(fx_file_writer **out, const fx_mem *mem, const char *path, fx_error *err)
+{
+    size_t n = strlen(path);
+    fx_file_writer *w = fx_mem_zalloc(mem, sizeof(*w) + n + 1);
+    int e;
+
+    *out = NULL;
+    if (!w)
+        return fx_nomem(err, path);
+    w->mem = mem;
+    w->path_n = n;
+    memcpy(w->path, path, n);
+    fx_buf_init(&w->temporary, mem);
+    w->fd = open_temporary(&w->temporary, path);
+    if (w->fd >= 0) {
+        *out = w;
+        return FORNAX_OK;
+    }
+    e = errno;
+    fx_buf_done(&w->temporary);
+    fx_mem_free(mem, w, sizeof(*w) + n + 1);
+    return fail_errno(err, path, e);
+}
+
+static void free_writer(fx_file_writer *w)
+{
+    fx_buf_done(&w->temporary);
+    fx_mem_free(w->mem, w, sizeof(*w) + w->path_n + 1);
+}
+
+fx_status fx_file_writer_put(fx_file_writer *w, fx_str data, fx_error *err)
+{
+    int e = write_all(w->fd, data);
+
+    return e ? fail_errno(err, w->path, e) : FORNAX_OK;
+}
+
+fx_status fx_file_writer_commit(fx_file_writer *w, fx_error *err)
+{
+    fx_status st = FORNAX_OK;
+    int e = fsync(w->fd) != 0 ? errno : 0;
+
+    if (close(w->fd) != 0 && !e)
+        e = errno;
+    if (!e && rename(w->temporary.p, w->path) != 0)
+        e = errno;
+    if (e)
+        unlink(w->temporary.p);
+    else
+        e = sync_folder(w->path);
+    if (e)
+        st = fail_errno(err, w->path, e);
+    free_writer(w);
+    return st;
+}
+
+void fx_file_writer_abort(fx_file_writer *w)
+{
+    if (!w)
+        return;
+    close(w->fd);
+    unlink(w->temporary.p);
+    free_writer(w);
+}
+
 fx_status fx_file_write_atomic(const char *path, fx_str data, fx_error *err)
 {
-    fx_buf name;
-    int fd, e = 0;
+    fx_file_writer *w;
+    fx_status st;
 
-    fx_buf_init(&name, &fx_mem_libc);
-    fd = open_temporary(&name, path);
-    if (fd < 0)
-        e = errno;
-    else {
-        e = write_out(fd, data);
-        if (!e && rename(name.p, path) != 0)
-            e = errno;
-        if (e)
-            unlink(name.p);
-        else
-            e = sync_folder(path);
-    }
-    fx_buf_done(&name);
-    return e ? fail_errno(err, path, e) : FORNAX_OK;
+    FX_TRY(fx_file_writer_open(&w, &fx_mem_libc, path, err));
+    st = fx_file_writer_put(w, data, err);
+    if (st == FORNAX_OK)
+        return fx_file_writer_commit(w, err);
+    fx_file_writer_abort(w);
+    return st;
 }
 
 bool fx_path_is_dir(const char *path)

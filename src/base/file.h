@@ -26,6 +26,19 @@ fx_status fx_file_read(fx_buf *out, const char *path, size_t limit, fx_error *er
 /* Temporary name beside it, write, fsync, rename, fsync of the folder. */
 fx_status fx_file_write_atomic(const char *path, fx_str data, fx_error *err);
 
+/* The same a piece at a time.  Until commit, 'path' keeps what it had.
+ *
+ *     fx_file_writer *w;
+ *     FX_TRY(fx_file_writer_open(&w, mem, path, err));
+ *     st = fx_file_writer_put(w, data, err);  ...
+ *     st == FORNAX_OK ? fx_file_writer_commit(w, err) : fx_file_writer_abort(w);
+ */
+typedef struct fx_file_writer fx_file_writer;
+fx_status fx_file_writer_open(fx_file_writer **out, const fx_mem *mem, const char *path, fx_error *err);
+fx_status fx_file_writer_put(fx_file_writer *w, fx_str data, fx_error *err);
+fx_status fx_file_writer_commit(fx_file_writer *w, fx_error *err);      /* frees w, also on failure */
+void fx_file_writer_abort(fx_file_writer *w);                           /* NULL is fine */
+
 bool fx_path_is_dir(const char *path);
 bool fx_path_exists(const char *path);
 /* dir/name into out; false if it doesn't fit or memory ran out. */

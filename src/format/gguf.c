@@ -198,6 +198,15 @@ static const struct {
     [39] = { "MXFP4", FX_MXFP4 },     [40] = { "NVFP4", FX_CHAIN },     [41] = { "Q1_0", FX_CHAIN },
 };
 
+int fx_gguf_type_number(fx_dtype t)
+{
+    for (size_t i = 0; t != FX_CHAIN && i < FX_COUNT(ggml_types); i++) {
+        if (ggml_types[i].name && ggml_types[i].dtype == t)
+            return (int)i;
+    }
+    return -1;
+}
+
 static fx_status take_dtype(cursor *c, fx_weight *t)
 {
     uint64_t number;

@@ -59,6 +59,7 @@ fx_status fx_weights_add(fx_weights *w, fx_weight *t, fx_error *err);
 
 /* Adds the tensors of a mapped file. */
 fx_status fx_gguf_read(fx_weights *w, fx_file *file, fx_error *err);
+int fx_gguf_type_number(fx_dtype t);                 /* as it stands in GGUF files; -1: in none */
 fx_status fx_safetensors_read(fx_weights *w, fx_file *file, fx_error *err);
 /* path is a folder, or a tokenizer.json. */
 fx_status fx_hub_read(fx_weights *w, const char *path, fx_error *err);
