@@ -28,10 +28,10 @@ static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
     if (expand < 1 || expand > 1024)
         return fx_fail_param(err, FORNAX_EFORMAT, "mamba_expand", "%s: config.json: mamba_expand: expected 1 or more, found %lld",
                              fx_weights_path(w), (long long)expand);
+    if (p->dim < 1 || p->dim > 1 << 20)                  /* said later */
+        return FORNAX_OK;
     p->rec.inner = expand * p->dim;
-    p->rec.dt_rank = FX_DIV_UP(p->dim, 16);              /* "auto" */
-    return json_is_string(fx_config_find(w, "mamba_dt_rank"))
-               ? FORNAX_OK : fx_config_opt_i64(w, "mamba_dt_rank", &p->rec.dt_rank, err);
+    return fx_recurrent_rank(w, "mamba_dt_rank", p, err);
 }
 
 /* One layer of each period, at an offset. */
@@ -104,5 +104,5 @@ const fx_arch fx_arch_jamba = {
     .defaults = { .eps = 1e-6, .moe = { .experts = 16, .top = 2 },
                   .rec = { .state = 16, .conv_width = 4, .conv_bias = true } },
     .names = names,
-    .check = fx_recurrent_check, .adjust = adjust, .layers = layers, .state = fx_mamba_state, .block = block,
+    .check = fx_mamba_check, .adjust = adjust, .layers = layers, .state = fx_mamba_state, .block = block,
 };

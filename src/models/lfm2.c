@@ -54,6 +54,11 @@ static fx_status layers(const fx_weights *w, const fx_model_params *p, uint8_t *
     return FORNAX_OK;
 }
 
+static fx_status check(const fx_weights *w, const fx_model_params *p, fx_error *err)
+{
+    return fx_recurrent_check(w, p, 0, err);
+}
+
 static void state(const fx_model_params *p, fx_state_layer *l)
 {
     l->conv_len = (p->rec.conv_width - 1) * p->dim;
@@ -105,5 +110,5 @@ const fx_arch fx_arch_lfm2 = {
     .name = "lfm2", .hf_name = "Lfm2ForCausalLM", .gguf_name = "lfm2", .params = params,
     .defaults = { .eps = 1e-5, .tied = true, .rope_theta = 1000000, .qk_norm = true, .rec = { .conv_width = 3 } },
     .names = names, .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
-    .check = fx_recurrent_check, .adjust = adjust, .layers = layers, .state = state, .block = block, .finish = finish,
+    .check = check, .adjust = adjust, .layers = layers, .state = state, .block = block, .finish = finish,
 };

@@ -35,6 +35,8 @@ static fx_status set_inner(const fx_weights *w, fx_model_params *p, fx_error *er
     if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
         return FORNAX_OK;
     FX_TRY(fx_config_opt_f64(w, "expand", &expand, err));
+    if (p->dim < 1 || p->dim > 1 << 20)                  /* said later */
+        return FORNAX_OK;
     if (!(expand > 0 && expand <= 1024))
         return fx_fail_param(err, FORNAX_EFORMAT, "expand", "%s: config.json: expand: expected more than 0, found %g",
                              fx_weights_path(w), expand);
@@ -51,9 +53,7 @@ static fx_status adjust1(const fx_weights *w, fx_model_params *p, fx_error *err)
         FX_TRY(fx_meta_opt_bool(w, "mamba.ssm.dt_b_c_rms", &norms, err));
         return norms ? fx_param_refuse(w, "mamba.ssm.dt_b_c_rms", err) : FORNAX_OK;
     }
-    p->rec.dt_rank = FX_DIV_UP(p->dim, 16);              /* "auto" */
-    return json_is_string(fx_config_find(w, "time_step_rank"))
-               ? FORNAX_OK : fx_config_opt_i64(w, "time_step_rank", &p->rec.dt_rank, err);
+    return fx_recurrent_rank(w, "time_step_rank", p, err);
 }
 
 /* time_step_limit: two numbers; infinity is 1.8e308 or {"__float__": "Infinity"}. */
@@ -97,6 +97,11 @@ static fx_status adjust2(const fx_weights *w, fx_model_params *p, fx_error *err)
         return fx_fail(err, FORNAX_EFORMAT, "%s: %lld columns don't make %lld heads in %lld groups", fx_weights_path(w),
                        (long long)p->rec.inner, (long long)p->rec.heads, (long long)p->rec.groups);
     return FORNAX_OK;
+}
+
+static fx_status check2(const fx_weights *w, const fx_model_params *p, fx_error *err)
+{
+    return fx_recurrent_check(w, p, 2 | 4 | 16 | 32, err);
 }
 
 static fx_status layers(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err)
@@ -172,10 +177,10 @@ static const fx_tensor_name names2[] = {
 const fx_arch fx_arch_mamba = {
     .name = "mamba", .hf_name = "MambaForCausalLM", .gguf_name = "mamba",
     .params = params1, .defaults = { DEFAULTS, .tied = true }, .names = names1,
-    .check = fx_recurrent_check, .adjust = adjust1, .layers = layers, .state = fx_mamba_state, .block = block1,
+    .check = fx_mamba_check, .adjust = adjust1, .layers = layers, .state = fx_mamba_state, .block = block1,
 };
 const fx_arch fx_arch_mamba2 = {
     .name = "mamba2", .hf_name = "Mamba2ForCausalLM", .gguf_name = "mamba2",
     .params = params2, .defaults = { DEFAULTS }, .names = names2,
-    .check = fx_recurrent_check, .adjust = adjust2, .layers = layers, .state = state2, .block = block2,
+    .check = check2, .adjust = adjust2, .layers = layers, .state = state2, .block = block2,
 };

@@ -7,32 +7,45 @@ bool fx_b_is_recurrent(const fx_build *b, int64_t layer)
     return b->p->layer_flags && b->p->layer_flags[layer] & FX_LAYER_LINEAR;
 }
 
-static fx_status in_range(const fx_weights *w, const char *what, int64_t n, int64_t hi, fx_error *err)
-{
-    if (n >= 1 && n <= hi)
-        return FORNAX_OK;
-    return fx_fail(err, FORNAX_EFORMAT, "%s: %s: expected 1 to %lld, found %lld", fx_weights_path(w), what,
-                   (long long)hi, (long long)n);
-}
-
-fx_status fx_recurrent_check(const fx_weights *w, const fx_model_params *p, fx_error *err)
+/* Sizes that an architecture has no use for are 0; 'needs' are those it can't do without. */
+fx_status fx_recurrent_check(const fx_weights *w, const fx_model_params *p, unsigned needs, fx_error *err)
 {
     const fx_recurrent_params *r = &p->rec;
     const struct { const char *what; int64_t n, hi; } rows[] = {
         { "width of the convolution", r->conv_width, 64 },
-        { "columns of the scan", r->inner ? r->inner : 1, 1 << 20 },
-        { "state size", r->state ? r->state : 1, 1 << 16 },
-        { "groups of the scan", r->groups ? r->groups : 1, 1 << 16 },
-        { "heads of the scan", r->heads ? r->heads : 1, 1 << 16 },
-        { "rank of the time step", r->dt_rank ? r->dt_rank : 1, 1 << 16 },
-        { "key heads", r->key_heads ? r->key_heads : 1, 1 << 16 },
-        { "value heads", r->value_heads ? r->value_heads : 1, 1 << 16 },
-        { "key size of a head", r->key_dim ? r->key_dim : 1, 1 << 16 },
-        { "value size of a head", r->value_dim ? r->value_dim : 1, 1 << 16 },
+        { "columns of the scan", r->inner, 1 << 20 },
+        { "state size", r->state, 1 << 16 },
+        { "rank of the time step", r->dt_rank, 1 << 16 },
+        { "groups of the scan", r->groups, 1 << 16 },
+        { "heads of the scan", r->heads, 1 << 16 },
+        { "key heads", r->key_heads, 1 << 16 },
+        { "value heads", r->value_heads, 1 << 16 },
+        { "key size of a head", r->key_dim, 1 << 16 },
+        { "value size of a head", r->value_dim, 1 << 16 },
     };
 
-    for (size_t i = 0; i < FX_COUNT(rows); i++)
-        FX_TRY(in_range(w, rows[i].what, rows[i].n, rows[i].hi, err));
+    for (size_t i = 0; i < FX_COUNT(rows); i++) {
+        int64_t least = i == 0 || needs >> i & 1;
+
+        if (rows[i].n < least || rows[i].n > rows[i].hi)
+            return fx_fail(err, FORNAX_EFORMAT, "%s: %s: expected %lld to %lld, found %lld", fx_weights_path(w),
+                           rows[i].what, (long long)least, (long long)rows[i].hi, (long long)rows[i].n);
+    }
+    return FORNAX_OK;
+}
+
+fx_status fx_mamba_check(const fx_weights *w, const fx_model_params *p, fx_error *err)
+{
+    return fx_recurrent_check(w, p, 2 | 4 | 8, err);
+}
+
+fx_status fx_recurrent_rank(const fx_weights *w, const char *key, fx_model_params *p, fx_error *err)
+{
+    json_t *rank = fx_config_find(w, key);
+
+    if (rank && (!json_is_string(rank) || strcmp(json_string_value(rank), "auto")))
+        return fx_config_opt_i64(w, key, &p->rec.dt_rank, err);
+    p->rec.dt_rank = p->dim / 16 + (p->dim % 16 > 0);
     return FORNAX_OK;
 }
 

@@ -177,8 +177,11 @@ bool fx_b_is_recurrent(const fx_build *b, int64_t layer);
 fx_value *fx_b_conv(fx_build *b, int64_t layer, const char *role, fx_value *x, bool bias, bool act);
 /* Mamba 1's mixer; norms: of dt, b and c. */
 fx_value *fx_b_mamba(fx_build *b, int64_t layer, fx_value *x, bool norms);
-/* Sizes of recurrent layers are in range. */
-fx_status fx_recurrent_check(const fx_weights *w, const fx_model_params *p, fx_error *err);
+/* Sizes of recurrent layers are in range; needs: bit i for row i of the table there. Mamba 1's are. */
+fx_status fx_recurrent_check(const fx_weights *w, const fx_model_params *p, unsigned needs, fx_error *err);
+/* dt_rank of config.json: a number, or "auto" (also where it is missing). */
+fx_status fx_recurrent_rank(const fx_weights *w, const char *key, fx_model_params *p, fx_error *err);
+fx_status fx_mamba_check(const fx_weights *w, const fx_model_params *p, fx_error *err);
 /* All layers are recurrent: what only attention needs gets values that change nothing. */
 void fx_recurrent_only(fx_model_params *p);
 void fx_mamba_state(const fx_model_params *p, fx_state_layer *l);

@@ -52,7 +52,7 @@ static fx_status check(const fx_weights *w, const fx_model_params *p, fx_error *
 {
     const fx_recurrent_params *r = &p->rec;
 
-    FX_TRY(fx_recurrent_check(w, p, err));
+    FX_TRY(fx_recurrent_check(w, p, 64 | 128 | 256 | 512, err));
     if (r->value_heads % r->key_heads)
         return fx_fail(err, FORNAX_EFORMAT, "%s: expected value heads to be a multiple of key heads, found %lld and %lld",
                        fx_weights_path(w), (long long)r->value_heads, (long long)r->key_heads);
