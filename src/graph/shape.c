@@ -528,7 +528,7 @@ static bool rule_experts(fx_module *m, fx_op *op)
     int64_t gate_rows, gate_cols, up_rows, up_cols, rows, cols;
     bool turned = layout == FX_EXPERTS_TRANSPOSED;
 
-    if (n < 1 || n > MAX_EXPERTS || top < 1 || top > n || layout < 0 || layout > FX_EXPERTS_TRANSPOSED ||
+    if (n < 1 || n > MAX_EXPERTS || top < 1 || top > n || layout < 0 || layout > FX_EXPERTS_BLOCKS ||
         fx_op_i(op, FX_A_ACT) < 0 || fx_op_i(op, FX_A_ACT) > FX_GLU_CLAMPED ||
         !isfinite(fx_op_f(op, FX_A_SCALE)) || !in_range(fx_op_f(op, FX_A_LIMIT), 0, 1e30))
         return bad(m, op, "experts, top, layout, act, scale or limit out of range");

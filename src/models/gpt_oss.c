@@ -64,6 +64,6 @@ const fx_arch fx_arch_gpt_oss = {
     .params = params, .names = names,
     .defaults = { .attention_bias = true, .out_bias = true, .eps = 1e-5, .window = 128, .rope_theta = 150000,
                   .moe = { .bias = true, .turned = true, .score = FX_ROUTE_SOFTMAX_TOP, .alpha = 1.702, .limit = 7 } },
-    .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
+    .hf_mxfp4 = true, .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
     .adjust = adjust, .layers = layers, .block = block,
 };

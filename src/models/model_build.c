@@ -410,7 +410,7 @@ static fx_status find_arch(const fx_weights *w, bool hidden, const fx_arch **out
 }
 
 /* What no architecture here does, wherever it is found. */
-static fx_status check_common(const fx_weights *w, fx_error *err)
+static fx_status check_common(const fx_arch *arch, const fx_weights *w, fx_error *err)
 {
     fx_str method = FX_STR("unknown");
 
@@ -418,6 +418,8 @@ static fx_status check_common(const fx_weights *w, fx_error *err)
         return FORNAX_OK;
     if (fx_config_find(w, "quantization_config")) {
         FX_TRY(fx_config_opt_str(w, "quantization_config.quant_method", &method, err));
+        if (arch->hf_mxfp4 && fx_str_is(method, "mxfp4"))
+            return FORNAX_OK;
         return fx_fail_param(err, FORNAX_EUNSUP, "quantization_config",
                              "%s: weights quantized by \"%.*s\" aren't supported", fx_weights_path(w),
                              FX_STR_ARG(method));
@@ -446,7 +448,7 @@ fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_op
     *out = (fx_model_desc){ .hidden = opt->hidden };
     b.hidden = opt->hidden;
     FX_TRY(find_arch(w, opt->hidden, &b.arch, err));
-    FX_TRY(check_common(w, err));
+    FX_TRY(check_common(b.arch, w, err));
     FX_TRY(fx_params_read(b.arch, w, arena, &out->params, err));
     if (b.arch->check)
         FX_TRY(b.arch->check(w, &out->params, err));

@@ -24,9 +24,12 @@ static const expert_form forms[] = {
     { "model.layers.%L.block_sparse_moe.input_linear.weight", NULL,
       "model.layers.%L.block_sparse_moe.output_linear.weight" },
     { "model.layers.%L.block_sparse_moe.experts.gate_up_proj", NULL, "model.layers.%L.block_sparse_moe.experts.down_proj" },
+    { "model.layers.%L.mlp.experts.gate_up_proj_blocks", NULL, "model.layers.%L.mlp.experts.down_proj_blocks" },
     { "model.layers.%L.mlp.experts.gate_up_proj", NULL, "model.layers.%L.mlp.experts.down_proj" },
 };
 
+/* MXFP4 in two tensors. */
+static bool is_blocks(const char *form) { return strstr(form, "_blocks") != NULL; }
 static bool is_each(const char *form) { return strstr(form, "%E") != NULL; }
 
 static void put_form(const char *form, int64_t layer, int64_t expert, bool bare, char *out, size_t cap)
@@ -61,6 +64,22 @@ static const expert_form *find_form(fx_build *b, int64_t layer, bool *bare)
                           fx_weights_path(b->weights), usual, (long long)layer);
 }
 
+/* Blocks [n, rows, cols / 32, 16] of bytes, with their scales, as one stacked tensor of MXFP4. */
+static fx_value *blocks(fx_build *b, const char *name, const int64_t *shape)
+{
+    const fx_weight *t = fx_weights_find(b->weights, fx_str_of(name));
+    fx_type type = { .dtype = FX_MXFP4, .rank = 3 };
+
+    for (int i = 0; i < 3; i++)
+        type.dim[i] = fx_dim_of(shape[i]);
+    if (!t || t->dtype != FX_U8 || t->rank != 4 || t->shape[0] != shape[0] || t->shape[1] != shape[1] ||
+        t->shape[2] * 32 != shape[2] || t->shape[3] != 16)
+        return fx_module_fail(b->nn.m, FORNAX_EFORMAT, "%s: %s: expected u8[%lld,%lld,%lld,16]",
+                              fx_weights_path(b->weights), name, (long long)shape[0], (long long)shape[1],
+                              (long long)(shape[2] / 32));
+    return FX_OP1(b->nn.m, WEIGHT, FX_NOIN, FX_ATTRS(FX_AS(NAME, t->name), FX_AT(TYPE, &type)), .name = t->name);
+}
+
 /* All experts' matrices of a form: the stacked tensor, or one after another. */
 static fx_value *matrices(fx_build *b, int64_t layer, const char *form, bool bare, int64_t rows, int64_t cols)
 {
@@ -70,7 +89,7 @@ static fx_value *matrices(fx_build *b, int64_t layer, const char *form, bool bar
 
     if (!is_each(form)) {
         put_form(form, layer, 0, bare, name, sizeof(name));
-        return fx_w_named(b, name, stacked, 3);
+        return is_blocks(form) ? blocks(b, name, stacked) : fx_w_named(b, name, stacked, 3);
     }
     in = FX_ARENA_NEWN(b->nn.m->arena, fx_value *, (size_t)n);
     if (!in)
@@ -93,6 +112,8 @@ static fx_value *biases(fx_build *b, int64_t layer, const char *form, bool bare,
     char name[160], *dot;
 
     put_form(form, layer, 0, bare, name, sizeof(name) - 8);
+    if ((dot = strstr(name, "_blocks")) != NULL)
+        *dot = 0;
     dot = strstr(name, ".weight");
     memcpy(dot ? dot : name + strlen(name), dot ? ".bias" : "_bias", sizeof("_bias"));
     return fx_w_named(b, name, shape, 2);
@@ -121,7 +142,7 @@ static void find_experts(fx_build *b, int64_t layer, fx_nn_expert_set *e)
 
     if (!f)
         return;
-    e->layout = f->up ? FX_EXPERTS_APART : moe->turned ? FX_EXPERTS_TRANSPOSED : FX_EXPERTS_HALVES;
+    e->layout = f->up ? FX_EXPERTS_APART : is_blocks(f->gate) ? FX_EXPERTS_BLOCKS : moe->turned ? FX_EXPERTS_TRANSPOSED : FX_EXPERTS_HALVES;
     if (e->layout == FX_EXPERTS_TRANSPOSED) {
         e->gate = matrices(b, layer, f->gate, bare, dim, 2 * ffn);
         e->down = matrices(b, layer, f->down, bare, ffn, dim);

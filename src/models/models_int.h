@@ -58,6 +58,7 @@ struct fx_arch {
     /* Style of rotation of GGUF's q and k rows (the converter permutes some) and of the hub's. */
     fx_rope_style gguf_rope, hf_rope;
     bool rope_factors;           /* GGUF may bring rope_freqs.weight */
+    bool hf_mxfp4;               /* its folders may hold experts so */
     bool ntk_alpha;              /* "dynamic" scaling with an alpha is fixed */
     /* Refuses what this build doesn't do; may be NULL. */
     fx_status (*check)(const fx_weights *w, const fx_model_params *p, fx_error *err);

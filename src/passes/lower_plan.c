@@ -673,7 +673,7 @@ static fx_status push_gated(lower *l, const experts *e, fx_ref x, fx_ref *out)
     FX_TRY(inner_buf(l, e->rows, e->ffn * e->top, false, out));
     n.out[0] = *out;
     n.args.glu = (fx_glu_args){ .dim = e->ffn, .slots = e->top, .act = (fx_glu_act)fx_op_i(e->op, FX_A_ACT),
-                                .interleaved = fx_op_i(e->op, FX_A_LAYOUT) == FX_EXPERTS_TRANSPOSED,
+                                .interleaved = fx_op_i(e->op, FX_A_LAYOUT) >= FX_EXPERTS_TRANSPOSED,
                                 .alpha = (float)fx_op_f(e->op, FX_A_SCALE),
                                 .limit = (float)fx_op_f(e->op, FX_A_LIMIT) };
     return push(l, &n);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/fpmode.h"
+#include "tensor/blocks.h"
 
 #define REGION_BYTES ((size_t)64 << 20)     /* address space, not memory */
 
@@ -323,7 +324,7 @@ static fx_status run_pack(fx_task_fn fn, pack_job *j, bool converts, int64_t til
 
     if (converts) {
         j->worker_bytes = 16 * FX_ROUND_UP(fx_dtype_row_bytes(j->dtype, j->w->cols), 64) +
-                          FX_ROUND_UP((size_t)j->w->cols * sizeof(float), 64);
+                          2 * FX_ROUND_UP((size_t)j->w->cols * sizeof(float), 64);
         room = j->worker_bytes * (size_t)fx_pool_threads(pool);
         j->rows = fx_pages_alloc(room);
         if (!j->rows)
@@ -367,7 +368,7 @@ static const uint8_t *expert_row(const pack_job *j, int64_t t, int i, const fx_w
     if (r >= each)
         return NULL;
     if (w->paired && !apart) {
-        r = turned ? 2 * r + half : half * each + r;
+        r = w->layout >= FX_EXPERTS_TRANSPOSED ? 2 * r + half : half * each + r;
         each *= 2;
     }
     *v = &j->views[(apart ? half * tensors : 0) + (tensors == 1 ? 0 : e)];
@@ -375,6 +376,23 @@ static const uint8_t *expert_row(const pack_job *j, int64_t t, int i, const fx_w
         return (const uint8_t *)(*v)->data + (size_t)(e * w->cols) * (*v)->row_bytes +
                (size_t)r * fx_dtype_row_bytes((*v)->dtype, 1);
     return (const uint8_t *)(*v)->data + (size_t)(tensors == 1 ? e * each + r : r) * (*v)->row_bytes;
+}
+
+/* A row of nibbles as blocks of the file format: there, 2 * i and 2 * i + 1 lie in byte i; here, i and i + 16. */
+static void join_blocks(const fx_weight_view *v, const fx_weight_view *scales, const uint8_t *row, int64_t n, uint8_t *out)
+{
+    const uint8_t *scale = (const uint8_t *)scales->data + (row - (const uint8_t *)v->data) / 16;
+
+    for (int64_t b = 0; b < n / 32; b++, row += 16) {
+        fx_block_mxfp4 block = { .e = scale[b] };
+
+        for (int i = 0; i < 16; i++) {
+            int low = row[i / 2] >> i % 2 * 4 & 15, high = row[8 + i / 2] >> i % 2 * 4 & 15;
+
+            block.qs[i] = (uint8_t)(low | high << 4);
+        }
+        memcpy(out + (size_t)b * sizeof(block), &block, sizeof(block));
+    }
 }
 
 static void pack_expert_tiles(void *user, int64_t t0, int64_t t1, int worker)
@@ -392,6 +410,13 @@ static void pack_expert_tiles(void *user, int64_t t0, int64_t t1, int worker)
             fx_weight_view row;
 
             rows[i] = expert_row(j, t, i, &v);
+            if (rows[i] && j->w->layout == FX_EXPERTS_BLOCKS) {
+                uint8_t *at = v->dtype == j->dtype ? mine + (size_t)i * row_bytes
+                                                   : mine + 16 * row_bytes + FX_ROUND_UP((size_t)j->w->cols * 4, 64);
+
+                join_blocks(v, v + j->w->n_src, rows[i], j->w->cols, at);
+                rows[i] = at;
+            }
             if (rows[i] && (turned || v->dtype != j->dtype)) {
                 uint8_t *at = mine + (size_t)i * row_bytes;
 
@@ -425,6 +450,28 @@ static fx_status check_expert_view(const fx_plan_weight *w, fx_str name, const f
     return FORNAX_OK;
 }
 
+/* The scales of blocks: "x_scales" of "x_blocks". Both views become one of MXFP4 rows. */
+static fx_status find_scales(const fx_plan_weight *w, const fx_weight_source *src, fx_str name, fx_weight_view *v,
+                             fx_weight_view *scales, fx_error *err)
+{
+    static const char from[] = "blocks", to[] = "scales";
+    int64_t blocks = w->rows * (w->cols / 32);
+    char other[256];
+
+    if (name.n >= sizeof(other) || !fx_str_ends(name, fx_str_of(from)))
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: its scales have no name", FX_STR_ARG(name));
+    memcpy(other, name.p, name.n);
+    memcpy(other + name.n - sizeof(from) + 1, to, sizeof(to) - 1);
+    if (!src->find(src->user, fx_str_n(other, name.n), scales))
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it", (int)name.n, other);
+    if (v->dtype != FX_U8 || v->cols != 16 || v->rows != blocks || scales->dtype != FX_U8 ||
+        scales->rows * scales->cols != blocks)
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld blocks of 16 bytes, and as many scales",
+                       FX_STR_ARG(name), (long long)blocks);
+    *v = (fx_weight_view){ v->data, FX_MXFP4, w->rows, w->cols, (size_t)(w->cols / 32 * 16) };
+    return FORNAX_OK;
+}
+
 static fx_status pack_experts(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_view *v,
                               fx_pool *pool, fx_error *err)
 {
@@ -441,25 +488,28 @@ static fx_status pack_experts(fx_program *p, const fx_plan_weight *w, fx_bound_w
     j.kernel = b->kernel;
     j.tile_bytes = b->tile_bytes;
     j.tiles = b->owned;
-    return run_pack(pack_expert_tiles, &j, changes || w->layout == FX_EXPERTS_TRANSPOSED, tiles, pool, err);
+    return run_pack(pack_expert_tiles, &j, changes || w->layout >= FX_EXPERTS_TRANSPOSED, tiles, pool, err);
 }
 
 static fx_status bind_experts(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_source *src,
                               fx_pool *pool, fx_error *err)
 {
-    fx_weight_view *v = fx_mem_array(p->mem, (size_t)w->n_src, sizeof *v);
+    size_t n = (size_t)w->n_src * 2;     /* scales, where there are some, behind */
+    fx_weight_view *v = fx_mem_array(p->mem, n, sizeof *v);
     fx_status st = v ? FORNAX_OK : fx_nomem(err, "the views of experts");
 
     for (int32_t i = 0; i < w->n_src && st == FORNAX_OK; i++) {
-        if (src->find(src->user, w->expert_src[i], &v[i]))
-            st = check_expert_view(w, w->expert_src[i], &v[i], err);
-        else
+        if (!src->find(src->user, w->expert_src[i], &v[i]))
             st = fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it",
                          FX_STR_ARG(w->expert_src[i]));
+        else if (w->layout == FX_EXPERTS_BLOCKS)
+            st = find_scales(w, src, w->expert_src[i], &v[i], &v[w->n_src + i], err);
+        else
+            st = check_expert_view(w, w->expert_src[i], &v[i], err);
     }
     if (st == FORNAX_OK)
         st = pack_experts(p, w, b, v, pool, err);
-    fx_mem_free(p->mem, v, (size_t)w->n_src * sizeof *v);
+    fx_mem_free(p->mem, v, n * sizeof *v);
     return st;
 }
 

@@ -311,7 +311,8 @@ typedef struct fx_splice_args {
 typedef enum fx_expert_layout {
     FX_EXPERTS_APART,            /* a tensor each */
     FX_EXPERTS_HALVES,           /* one tensor: an expert's gate rows, then its up rows */
-    FX_EXPERTS_TRANSPOSED        /* one tensor, gate and up alternating; all as [experts, columns, rows] */
+    FX_EXPERTS_TRANSPOSED,       /* one tensor, gate and up alternating; all as [experts, columns, rows] */
+    FX_EXPERTS_BLOCKS            /* one tensor, gate and up alternating; MXFP4 as "x_blocks" of nibbles, "x_scales" */
 } fx_expert_layout;
 
 #endif
