@@ -294,4 +294,35 @@ TEST(snapshots_go_with_their_page_or_give_way)
     fx_kv_close(kv);
 }
 
+/* Where each kind of layer lies, and what window bounds the pages of all. */
+TEST(layout_of_mixed_layers)
+{
+    fx_state_layer layers[5] = {
+        { .kind = FX_STATE_RECURRENT, .conv_len = 10, .scan_len = 100 },
+        { .kind = FX_STATE_WINDOW, .kv_heads = 2, .k_dim = 16, .v_dim = 8, .window = 40 },
+        { .kind = FX_STATE_SHARED, .source = 1 },
+        { .kind = FX_STATE_RECURRENT, .conv_len = 0, .scan_len = 16 },
+        { .kind = FX_STATE_NONE },
+    };
+    fx_state_table t = { .n_layers = 5, .layers = layers, .kv_dtype = FX_F32, .page_tokens = 32 };
+
+    fx_state_layout(&t);
+    CHECK_EQ_I64(t.page_bytes, 2 * 32 * (16 + 8) * 4);
+    CHECK_EQ_I64(layers[1].v_offset, 2 * 32 * 16 * 4);
+    CHECK(layers[2].k_offset == layers[1].k_offset && layers[2].v_offset == layers[1].v_offset);
+    CHECK_EQ_I64(layers[0].conv_offset, 0);
+    CHECK_EQ_I64(layers[0].scan_offset, 64);
+    CHECK_EQ_I64(layers[3].conv_offset, 64 + 448);
+    CHECK_EQ_I64(layers[3].scan_offset, 64 + 448);
+    CHECK_EQ_I64(t.slot_bytes, 64 + 448 + 64);
+    CHECK_EQ_I64(fx_state_window(&t), 40);
+    CHECK_EQ_I64(fx_state_low(&t, 20), 0);
+    CHECK_EQ_I64(fx_state_low(&t, 100), 61);
+    layers[4] = (fx_state_layer){ .kind = FX_STATE_FULL, .kv_heads = 1, .k_dim = 1, .v_dim = 1 };
+    CHECK_EQ_I64(fx_state_window(&t), 0);
+    t.n_layers = 1;
+    fx_state_layout(&t);
+    CHECK_EQ_I64(t.page_bytes, 64);                   /* nothing in them, and yet there are pages */
+}
+
 FXTEST_MAIN()
