@@ -76,8 +76,11 @@ static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
 
 static fx_value *block(fx_build *b, fx_value *x, int64_t i)
 {
-    fx_value *h = fx_b_mla(b, i, fx_b_norm(b, i, "attn_norm", x));
+    fx_value *h;
 
+    if (fx_is_gguf(b))
+        b->attn.attn_scale = 1;          /* there, all that YaRN scales is in the factor of the scores */
+    h = fx_b_mla(b, i, fx_b_norm(b, i, "attn_norm", x));
     x = fx_nn_add(&b->nn, "attn_residual", x, h);
     return fx_nn_add(&b->nn, "ffn_residual", x, fx_b_mlp(b, i, fx_b_norm(b, i, "ffn_norm", x)));
 }

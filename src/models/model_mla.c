@@ -115,8 +115,6 @@ fx_value *fx_b_mla(fx_build *b, int64_t layer, fx_value *x)
     q = fx_nn_splice(nn, "q_turned", p->heads, q, nope, rot, q, nope);
     k = fx_nn_splice(nn, "k_turned", p->heads, fx_nn_slice(nn, "k_rot", kv, rank, rot), 0, rot, both, nope);
     v = fx_nn_splice(nn, "v", p->heads, both, nope, p->v_dim, NULL, 0);
-    if (fx_is_gguf(b))
-        b->attn.attn_scale = 1;          /* what YaRN scales is in attn_scale of the scores */
     q = fx_nn_rope(nn, &b->attn, "q_rope", q);
     k = fx_nn_rope(nn, &b->attn, "k_rope", k);
     x = fx_nn_attend(nn, &b->attn, q, k, v);
