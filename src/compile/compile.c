@@ -6,9 +6,11 @@
 static fx_status build(fx_program *p, fx_graph *graph, const fx_state_table *state, const fx_weight_source *source,
                        const fx_compile_options *opt, fx_error *err)
 {
-    const fx_pass_options passes = { .mode = opt->mode };
+    const fx_pass_options passes = { .mode = opt->mode, .adapters = opt->adapters };
     fx_plan *plan = NULL;
 
+    if (opt->adapters)
+        fx_program_allow_adapters(p);
     FX_TRY(fx_passes_run(graph, &passes, err));
     FX_TRY(fx_lower_plan(fx_program_arena(p), graph, &plan, err));
     return fx_program_bind(p, plan, state, source, opt->pool, &opt->cpu, err);

@@ -14,6 +14,7 @@
 
 typedef struct fx_compile_options {
     fx_dtype_mode mode;
+    bool adapters;               /* sequences may have adapters (runtime/adapter.h) */
     fx_cpu cpu;
     fx_pool *pool;               /* packs the weights */
 } fx_compile_options;

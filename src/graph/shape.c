@@ -445,8 +445,11 @@ static bool product_fits(fx_module *m, const fx_op *op, const fx_type *x, const 
 static bool rule_matmul(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0), *w = in_type(op, 1), *bias = in_type(op, 2), *r = in_type(op, 3);
+    const fx_type *plain = in_type(op, 4);
     fx_type y;
 
+    if (plain && (!is_rows(plain, FX_F32) || !same_dim(plain->dim[0], x->dim[0]) || !same_dim(plain->dim[1], x->dim[1])))
+        return bad(m, op, "plain must be rows of f32 in the shape of x");
     if (!product_fits(m, op, x, w))
         return false;
     y = fx_type2(FX_F32, x->dim[0], w->dim[0]);

@@ -34,4 +34,4 @@ static fx_value *rewrite(fx_graph *g, fx_op *mul)
     return v ? v : try(g, mul, 1);
 }
 
-const fx_pass fx_pass_fuse_gate = { .name = "fuse-gate", .root = FX_OP_MUL, .rewrite = rewrite };
+const fx_pass fx_pass_fuse_gate = { .name = "fuse-gate", .hides_products = true, .root = FX_OP_MUL, .rewrite = rewrite };

@@ -503,6 +503,7 @@ static fx_status lower_product(lower *l, fx_op *op)
     if (!gate) {
         FX_TRY(vector_ref(l, op, fx_op_in(op, 2), &n.in[2]));
         FX_TRY(row_ref(l, op, 3, &n.in[3]));
+        FX_TRY(row_ref(l, op, 4, &n.in[4]));
     }
     FX_TRY(place_over(l, y, residual && !overlaps(l, x, residual) ? residual : NULL));
     n.out[0] = buf_ref(l, y);

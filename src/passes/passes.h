@@ -20,6 +20,7 @@ typedef struct fx_pass fx_pass;
 
 typedef struct fx_pass_options {
     fx_dtype_mode mode;
+    bool adapters;               /* products keep what low-rank adapters need */
     /* Called with the graph after each pass (and before the first, as "start"); NULL: not.
      * 'changes' counts rewrites. */
     void (*trace)(void *user, const char *pass, const fx_graph *g, int64_t changes);
@@ -29,6 +30,7 @@ typedef struct fx_pass_options {
 #define FX_ROOT_ANY FX_OP_COUNT
 struct fx_pass {
     const char *name;            /* "fuse-gate" */
+    bool hides_products;         /* not run where adapters add to each product */
     fx_opcode root;
     fx_value *(*rewrite)(fx_graph *g, fx_op *root);
     fx_status (*run)(fx_graph *g, const fx_pass_options *opt, int64_t *changes, fx_error *err);   /* instead */

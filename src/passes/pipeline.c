@@ -121,6 +121,9 @@ fx_status fx_passes_run(fx_graph *g, const fx_pass_options *opt, fx_error *err)
     if (opt->trace)
         opt->trace(opt->trace_user, "start", g, 0);
     for (size_t i = 0; i < FX_COUNT(pipeline); i++) {
+        changes = 0;
+        if (opt->adapters && pipeline[i]->hides_products)
+            continue;
         FX_TRY(fx_pass_run(pipeline[i], g, opt, &changes, err));
         if (opt->trace)
             opt->trace(opt->trace_user, pipeline[i]->name, g, changes);

@@ -33,6 +33,8 @@ typedef struct fx_weight_source {
 fx_status fx_program_new(fx_program **out, const fx_mem *mem, fx_error *err);
 fx_arena *fx_program_arena(fx_program *p);
 /* 'plan' lives in the program's arena; 'state' is copied. Once. */
+/* Room for adapters, before bind: the plan was made for them. */
+void fx_program_allow_adapters(fx_program *p);
 fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_table *state,
                           const fx_weight_source *source, fx_pool *pool, const fx_cpu *cpu, fx_error *err);
 size_t fx_program_weight_bytes(const fx_program *p);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fpmode.h"
+#include "runtime/adapter_int.h"
 #include "runtime/program_int.h"
 
 /* A launch with its code. */
@@ -14,6 +15,8 @@ typedef struct exec_launch {
     int64_t (*tasks)(const void *args);
     void (*run)(const void *args, int64_t t0, int64_t t1, void *scratch);
     const fx_matmul_kernel *matmul;   /* instead of run */
+    void (*epilogue)(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0,
+                     int64_t n);      /* of a product without adapters */
     struct fx_exec *owner;
 } exec_launch;
 
@@ -28,6 +31,8 @@ struct fx_exec {
     size_t buffer_bytes, scratch_each, scratch_bytes;
     int64_t max_rows, max_logits;
     const fx_step *step;
+    fx_adapting *adapting;       /* NULL: no adapters here */
+    int32_t at, phase;           /* of the walk over the launches */
 };
 
 /* ---- The binding table ---- */
@@ -327,6 +332,7 @@ static void bind_launch(fx_exec *x, exec_launch *e)
     if (ops[e->l.op].kernel == FX_K_OPS) {
         e->tasks = matmul_tasks;
         e->matmul = x->program->weights[e->l.in[1].index].kernel;
+        e->epilogue = e->l.args.matmul.epi.fn;
     } else {
         const fx_kernel *k = fx_kernel_find(ops[e->l.op].kernel, &x->program->cpu);
         e->tasks = k->tasks;
@@ -356,6 +362,9 @@ static fx_status bind_all(fx_exec *x, fx_error *err)
         need = FX_ROUND_UP(scratch_of(x, e, &widest), 4096);
         x->scratch_each = FX_MAX(x->scratch_each, need);
     }
+    size_t adapting = 0;
+    FX_TRY(fx_adapting_new(&x->adapting, x->program, FX_MAX(x->max_rows, x->max_logits), &adapting, err));
+    x->scratch_each = FX_MAX(x->scratch_each, FX_ROUND_UP(adapting, 4096));
     x->scratch_bytes = FX_MAX(x->scratch_each, (size_t)64) * (size_t)fx_pool_threads(x->pool);
     x->scratch = fx_pages_alloc(x->scratch_bytes);
     return x->scratch ? FORNAX_OK : fx_nomem(err, "kernel scratch");
@@ -403,6 +412,7 @@ void fx_exec_free(fx_exec *x)
 {
     if (!x)
         return;
+    fx_adapting_free(x->adapting);
     fx_pages_free(x->scratch, x->scratch_bytes);
     fx_pages_free(x->shared, FX_ATTEND_SHARED);
     fx_pages_free(x->buffers, x->buffer_bytes);
@@ -424,15 +434,59 @@ static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
         e->run(&e->l.args, t0, t1, scratch);
 }
 
+/* The epilogue of a product with adapters: their addends go to the sums, row by row, then what would
+ * have run without them. */
+static void add_adapters(const fx_epilogue *epi, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0,
+                         int64_t n)
+{
+    const exec_launch *e = (const void *)((const char *)epi - offsetof(exec_launch, l.args.matmul.epi));
+
+    for (int64_t r = 0; r < m; r++) {
+        const float *add = fx_adapting_row(e->owner->adapting, row0 + r);
+        float sum[64];
+
+        FX_ASSERT(n <= (int64_t)FX_COUNT(sum));
+        for (int64_t c = 0; add && c < n; c++)
+            sum[c] = acc[r * ld + c] + add[col0 + c];
+        e->epilogue(epi, add ? sum : acc + r * ld, ld, row0 + r, 1, col0, n);
+    }
+}
+
+/* A product's two jobs before it, if adapters add to it; false: it's the product's turn. */
+static bool adapter_job(fx_exec *x, exec_launch *e, fx_pool_job *job)
+{
+    if (!x->adapting || !e->epilogue)
+        return false;
+    if (x->phase == 0) {
+        const fx_ref *r = e->l.in[4].kind == FX_REF_BUF ? &e->l.in[4] : &e->l.in[0];
+        const fx_cmat m = { (const float *)buf_at(x, r->index) + r->col, x->plan.bufs[r->index].cols };
+        bool adds = fx_adapting_product(x->adapting, e->l.in[1].index, e->l.rows, m, e->l.args.matmul.n);
+
+        e->l.args.matmul.epi.fn = adds ? add_adapters : e->epilogue;
+        if (!adds)
+            return false;
+    }
+    if (x->phase == 2)
+        return false;
+    fx_adapting_job(x->adapting, x->phase++, x->scratch, x->scratch_each, job);
+    return true;
+}
+
 static bool next_launch(void *user, int64_t i, fx_pool_job *job)
 {
     fx_exec *x = user;
 
-    if (i >= x->plan.n_launches)
+    if (i == 0)
+        x->at = x->phase = 0;
+    if (x->at >= x->plan.n_launches)
         return false;
-    exec_launch *e = &x->launches[i];
+    exec_launch *e = &x->launches[x->at];
     int64_t rows = e->l.rows == FX_ROWS_STEP ? x->step->n_rows : x->step->n_logits;
     *job = (fx_pool_job){ .fn = run_tasks, .user = e, .n_tasks = 0, .grain = 1 };
+    if (rows > 0 && adapter_job(x, e, job))
+        return true;
+    x->at++;
+    x->phase = 0;
     if (rows == 0)
         return true;
     set_rows(e, rows);
@@ -448,6 +502,8 @@ void fx_exec_run(fx_exec *x, const fx_step *step)
 
     FX_ASSERT(step->n_rows <= x->max_rows && step->n_logits <= x->max_logits);
     x->step = step;
+    if (x->adapting)
+        fx_adapting_begin(x->adapting, step);
     fx_pool_run_list(x->pool, next_launch, x);
     fx_fpmode_leave(old);
 }

@@ -28,6 +28,7 @@ fx_status fx_program_new(fx_program **out, const fx_mem *mem, fx_error *err)
 fx_arena *fx_program_arena(fx_program *p) { return &p->arena; }
 const fx_state_table *fx_program_state(const fx_program *p) { return &p->state; }
 int64_t fx_program_vocab(const fx_program *p) { return p->plan->vocab; }
+void fx_program_allow_adapters(fx_program *p) { p->adapters = true; }
 size_t fx_program_weight_bytes(const fx_program *p) { return p->weight_bytes; }
 
 void fx_program_free(fx_program *p)

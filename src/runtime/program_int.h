@@ -32,6 +32,7 @@ struct fx_program {
     const fx_plan *plan;
     fx_state_table state;
     fx_cpu cpu;
+    bool adapters;               /* steps may name adapters */
     fx_bound_weight *weights;    /* [plan->n_weights] */
     fx_weight_region *regions;   /* newest first */
     size_t weight_bytes;         /* resident, owned */

@@ -23,13 +23,15 @@ typedef struct fx_step_seq {
     int32_t pos0;                         /* position of row0; it has pos0 + n_rows tokens afterwards */
     const fx_page *pages;                 /* page i holds positions [i*page_tokens, (i+1)*page_tokens);
                                              FX_PAGE_NONE: all behind every window */
-    int32_t adapter;                      /* -1: none */
+    int32_t adapter;                      /* in step->adapters; -1: none */
     int32_t length_class;                 /* fx_state_length_class of its prompt */
     uint8_t *slot;                        /* recurrent state of the positions before pos0, [slot_bytes],
                                              read and brought up to its last row; NULL: the model has none */
     uint8_t *const *snapshots;            /* one for each page end among its rows, in order: where the slot as
                                              of there is also written, or NULL. NULL: none wanted */
 } fx_step_seq;
+
+typedef struct fx_adapter fx_adapter;     /* runtime/adapter.h */
 
 typedef struct fx_step {
     int32_t n_rows, n_seqs, n_logits;
@@ -41,6 +43,7 @@ typedef struct fx_step {
     uint8_t *kv;                          /* the page pool */
     size_t page_bytes;
     int32_t page_tokens;                  /* a multiple of 32 */
+    const fx_adapter *const *adapters;    /* those that sequences name; NULL: none does */
 } fx_step;
 
 typedef enum fx_state_kind {
