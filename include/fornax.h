@@ -138,6 +138,7 @@ typedef struct fornax_model_options {
     void *progress_user;
     int embeddings;            /* 1: for fornax_embed, not for generation; a model that is made for
                                   embedding (an encoder, or its files say how rows are pooled) always is */
+    int adapters;              /* 1: adapters may be opened for it; costs some memory and speed */
 } fornax_model_options;
 
 typedef struct fornax_model_info {
@@ -382,6 +383,7 @@ typedef struct fornax_request_options {
     void *logits_user;
     fornax_event_fn on_event;   /* NULL: events are queued for fornax_request_next            */
     void *event_user;
+    const struct fornax_adapter *adapter;   /* of the engine's model, kept until the request is done; NULL: none */
 } fornax_request_options;
 
 /* Queues a request. FORNAX_EBUSY: the queue is full. FORNAX_EARG: an option is out of
@@ -399,6 +401,23 @@ FORNAX_API int fornax_request_fd(const fornax_request *req);
 FORNAX_API void fornax_request_cancel(fornax_request *req);      /* any thread; DONE follows */
 /* Cancels if need be. Afterwards its callback isn't called again, nor still running. */
 FORNAX_API void fornax_request_close(fornax_request *req);
+
+/* ---- Adapters ---------------------------------------------------------------------- */
+
+/* A low-rank adapter (LoRA, arXiv 2106.09685) in PEFT's layout: a folder with
+ * adapter_config.json and adapter_model.safetensors, made for the model's hub form. Immutable
+ * once open; requests with different adapters and without run in one batch, and those without get
+ * the bits of the bare model. Cached prefixes are shared among requests whose adapters have equal
+ * content and scale, whatever their names or paths. */
+typedef struct fornax_adapter fornax_adapter;
+/* The model must have been opened with options.adapters. */
+FORNAX_API fornax_status fornax_adapter_open(fornax_adapter **out, fornax_model *model, const char *path,
+                                             fornax_error *err);
+/* Requests that use it go on; it is freed with the last of them. */
+FORNAX_API void fornax_adapter_close(fornax_adapter *adapter);
+/* As fornax_model_evaluate, with the adapter. */
+FORNAX_API fornax_status fornax_adapter_evaluate(fornax_adapter *adapter, const int32_t *ids, size_t n, size_t first,
+                                                 fornax_logits_fn each, void *user, fornax_error *err);
 
 /* ---- Sessions: a conversation in a few lines ----------------------------------------- */
 

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "api/embed.h"
@@ -18,6 +19,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "format/weights.h"
+#include "runtime/adapter.h"
 #include "runtime/program.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
@@ -80,5 +82,17 @@ struct fornax_model {
 
 /* FORNAX_EUNSUP for a model that was opened for embedding. */
 fx_status fx_api_has_logits(const fornax_model *m, fx_error *err);
+
+/* fornax_model_evaluate, with an adapter or NULL. */
+fx_status fx_api_evaluate(fornax_model *model, const fx_adapter *adapter, const int32_t *ids, size_t n, size_t first,
+                          fornax_logits_fn each, void *user, fx_error *err);
+
+struct fornax_adapter {
+    fornax_model *model;
+    fx_adapter *adapter;
+    fx_hash128 identity;         /* of what it computes: every pair's names, numbers and scale */
+    atomic_int refs;             /* the opener's and one a request */
+};
+void fx_api_adapter_drop(void *adapter);
 
 #endif

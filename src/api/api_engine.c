@@ -107,7 +107,17 @@ fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
     if (!opt)
         return fx_fail_param(err, FORNAX_EARG, "opt", "a request needs options");
     FX_TRY(fx_api_options(&given, sizeof given, opt, "fornax_request_options", err));
-    st = fx_request_submit(&r, engine->e, &given, err);
+    if (given.adapter && given.adapter->model != engine->model)
+        return fx_fail_param(err, FORNAX_EARG, "adapter", "adapter: it belongs to another model");
+    if (given.adapter) {
+        fornax_adapter *a = (fornax_adapter *)given.adapter;      /* its count of users */
+        const fx_request_adapter with = { a->adapter, fx_str_n((const char *)&a->identity, sizeof a->identity),
+                                          fx_api_adapter_drop, a };
+        atomic_fetch_add(&a->refs, 1);
+        st = fx_request_submit_with(&r, engine->e, &given, &with, err);
+    } else {
+        st = fx_request_submit(&r, engine->e, &given, err);
+    }
     *out = (fornax_request *)r;
     return st;
 }

@@ -154,7 +154,7 @@ static fx_status build_program(fornax_model *m, const fornax_model_options *opt,
     fx_arena_init(&arena, &m->ctx->mem, 1 << 18);
     st = fx_model_build(&arena, m->weights, &mo, &desc, err);
     if (st == FORNAX_OK) {
-        const fx_compile_options co = { .mode = mo.mode, .cpu = m->ctx->cpu, .pool = m->ctx->pool };
+        const fx_compile_options co = { .mode = mo.mode, .adapters = opt->adapters != 0, .cpu = m->ctx->cpu, .pool = m->ctx->pool };
         st = fx_compile(&m->program, &m->ctx->mem, desc.step, &desc.state, &source, &co, err);
     }
     if (st == FORNAX_OK)
@@ -230,6 +230,7 @@ enum { EVAL_ROWS = 512, EVAL_LOGITS = 128 };     /* of one step */
 /* One sequence with pages of its own, in order. */
 typedef struct eval {
     const fornax_model *m;
+    const fx_adapter *adapter;                   /* or NULL */
     fx_exec *exec;
     fx_page *pages;
     int32_t *pos, *seq, *logit_rows;             /* [EVAL_ROWS] each */
@@ -274,12 +275,12 @@ static void eval_close(eval *v)
 static void eval_step(eval *v, const int32_t *ids, size_t at, size_t n, size_t first, fx_step *step)
 {
     const fx_state_table *state = fx_program_state(v->m->program);
-    const fx_step_seq seq = { .n_rows = (int32_t)n, .pos0 = (int32_t)at, .pages = v->pages, .adapter = -1,
+    const fx_step_seq seq = { .n_rows = (int32_t)n, .pos0 = (int32_t)at, .pages = v->pages, .adapter = v->adapter ? 0 : -1,
                               .slot = v->slot, .length_class = v->length_class };
 
     *step = (fx_step){ .n_rows = (int32_t)n, .n_seqs = 1, .token = ids + at, .pos = v->pos, .seq = v->seq,
                        .logit_rows = v->logit_rows, .kv = v->kv, .page_bytes = state->page_bytes,
-                       .page_tokens = state->page_tokens, .seqs = &seq };
+                       .page_tokens = state->page_tokens, .seqs = &seq, .adapters = v->adapter ? &v->adapter : NULL };
     for (size_t i = 0; i < n; i++) {
         v->pos[i] = (int32_t)(at + i);
         v->seq[i] = 0;
@@ -300,8 +301,8 @@ static size_t eval_rows(size_t at, size_t n, size_t first)
     return rows;
 }
 
-fornax_status fornax_model_evaluate(fornax_model *model, const int32_t *ids, size_t n, size_t first,
-                                    fornax_logits_fn each, void *user, fornax_error *err)
+fx_status fx_api_evaluate(fornax_model *model, const fx_adapter *adapter, const int32_t *ids, size_t n, size_t first,
+                          fornax_logits_fn each, void *user, fx_error *err)
 {
     int64_t vocab = model->info.vocab_size;
     eval v;
@@ -320,6 +321,7 @@ fornax_status fornax_model_evaluate(fornax_model *model, const int32_t *ids, siz
                                  (long long)vocab, ids[i]);
     }
     st = eval_open(&v, model, n, err);
+    v.adapter = adapter;
     for (size_t at = 0; st == FORNAX_OK && at < n;) {
         size_t rows = eval_rows(at, n, first);
         fx_step step;
@@ -333,4 +335,10 @@ fornax_status fornax_model_evaluate(fornax_model *model, const int32_t *ids, siz
     }
     eval_close(&v);
     return st;
+}
+
+fornax_status fornax_model_evaluate(fornax_model *model, const int32_t *ids, size_t n, size_t first,
+                                    fornax_logits_fn each, void *user, fornax_error *err)
+{
+    return fx_api_evaluate(model, NULL, ids, n, first, each, user, err);
 }

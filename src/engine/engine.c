@@ -102,14 +102,10 @@ static fx_status copy_config(fx_engine *e, const fx_engine_config *c, fx_error *
 {
     e->n_eos = c->n_eos;
     e->eos = fx_mem_array(e->mem, c->n_eos + 1, sizeof *e->eos);
-    e->n_adapter = c->adapter.n;
-    e->adapter = fx_mem_zalloc(e->mem, c->adapter.n + 1);
-    if (!e->eos || !e->adapter)
+    if (!e->eos)
         return fx_nomem(err, "the engine");
     if (c->n_eos)
         memcpy(e->eos, c->eos, c->n_eos * sizeof *e->eos);
-    if (c->adapter.n)
-        memcpy(e->adapter, c->adapter.p, c->adapter.n);
     for (size_t i = 0; i < c->n_eos; i++)
         if (c->eos[i] < 0 || c->eos[i] >= c->stepper.vocab)
             return fx_fail(err, FORNAX_EFORMAT, "end token %d is not in the vocabulary of %lld", (int)c->eos[i],
@@ -184,7 +180,6 @@ void fx_engine_unref(fx_engine *e)
     if (atomic_fetch_sub(&e->refs, 1) != 1)
         return;
     fx_mem_free(mem, e->eos, (e->n_eos + 1) * sizeof *e->eos);
-    fx_mem_free(mem, e->adapter, e->n_adapter + 1);
     pthread_cond_destroy(&e->step_over);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);

@@ -51,7 +51,6 @@ typedef struct fx_engine_config {      /* all pointers are kept but options, eos
     size_t n_eos;
     fx_str identity;                   /* whatever decides the bits of a page: model fingerprint, numerics
                                           id, KV dtype, format version */
-    fx_str adapter;                    /* fingerprint with scale; empty: none */
     int64_t max_context;               /* tokens in a sequence */
 } fx_engine_config;
 
@@ -68,6 +67,17 @@ void fx_engine_drop_cache(fx_engine *e);
 /* Tokens a sequence can have: the model's context, or less if the pool is smaller. */
 int64_t fx_engine_context(const fx_engine *e);
 
+/* An adapter for one request. The engine calls drop(user) when the request needs it no more (also when
+ * submit fails). */
+typedef struct fx_request_adapter {
+    const fx_adapter *adapter;
+    fx_str identity;                   /* of its content, scale included: pages are shared within it */
+    void (*drop)(void *user);
+    void *user;
+} fx_request_adapter;
+/* adapter NULL: none. */
+fx_status fx_request_submit_with(fx_request **out, fx_engine *e, const fornax_request_options *opt,
+                                 const fx_request_adapter *adapter, fx_error *err);
 fx_status fx_request_submit(fx_request **out, fx_engine *e, const fornax_request_options *opt, fx_error *err);
 fx_status fx_request_next(fx_request *r, const fornax_event **event, int timeout_ms, fx_error *err);
 int fx_request_fd(fx_request *r);                 /* -1: no descriptor to be had */

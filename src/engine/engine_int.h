@@ -45,6 +45,7 @@ struct fx_request {
     int64_t max_new;               /* tokens of each choice; 0: only the prompt is computed */
     uint64_t submitted_ns;
     fx_kv_scope *scope;
+    fx_request_adapter adapter;
     bool joined, queued, counted;  /* scope is the kv's; counts in n_queued; prompt was counted */
     bool ended;
     fx_events events;
@@ -69,8 +70,6 @@ struct fx_engine {
     fornax_engine_options opt;
     int32_t *eos;
     size_t n_eos;
-    char *adapter;
-    size_t n_adapter;
     int64_t context;
     pid_t pid;
     uint64_t entropy[2];           /* for seeds that nobody gave */

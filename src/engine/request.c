@@ -162,7 +162,7 @@ static fx_kv_scope *new_scope(fx_request *r, fx_str salt)
         memcpy(p + salt.n, &class, sizeof(class));
         salt = fx_str_n(p, salt.n + sizeof(class));
     }
-    return fx_kv_scope_new(e->mem, fx_str_n(e->adapter, e->n_adapter), salt);
+    return fx_kv_scope_new(e->mem, r->adapter.adapter ? r->adapter.identity : FX_STR(""), salt);
 }
 
 static fx_status copy_options(fx_request *r, const fornax_request_options *o, fx_error *err)
@@ -226,10 +226,17 @@ static fx_status make_choice(fx_request *r, int32_t i, fx_error *err)
     c->seq.priority = r->opt.priority;
     c->seq.choice = i;
     c->seq.wants_logits = r->max_new > 0;
+    c->seq.adapter = r->adapter.adapter;
     c->seq.owner = c;
     FX_TRY(fx_sampler_init(&c->sampler, r->engine->mem, &r->params, r->engine->stepper.vocab, i, longest, err));
     fx_sampler_prompt(&c->sampler, r->opt.ids, r->params.repetition != 1.0f ? r->opt.n_ids : 0);
     return fx_stream_init(&c->stream, r->engine->mem, &r->arena, r->engine->tokenizer, &r->stops, err);
+}
+
+static void drop_adapter(const fx_request_adapter *a)
+{
+    if (a->drop)
+        a->drop(a->user);
 }
 
 static void free_request(fx_request *r)
@@ -246,6 +253,7 @@ static void free_request(fx_request *r)
     }
     if (!r->joined)
         fx_kv_scope_free(r->scope);
+    drop_adapter(&r->adapter);
     fx_events_done(&r->events);
     pthread_cond_destroy(&r->callback_over);
     fx_arena_done(&r->arena);
@@ -259,16 +267,20 @@ void fx_request_unref(fx_request *r)
         free_request(r);
 }
 
-static fx_status make_request(fx_request **out, fx_engine *e, const fornax_request_options *o, fx_error *err)
+static fx_status make_request(fx_request **out, fx_engine *e, const fornax_request_options *o,
+                              const fx_request_adapter *adapter, fx_error *err)
 {
     fx_request *r = fx_mem_zalloc(e->mem, sizeof *r);
     int64_t room = e->context - (int64_t)o->n_ids;
     fx_status st;
 
     *out = NULL;
-    if (!r)
+    if (!r) {
+        drop_adapter(adapter);
         return fx_nomem(err, "the request");
+    }
     r->engine = e;
+    r->adapter = *adapter;
     atomic_fetch_add(&e->refs, 1);
     atomic_store(&r->refs, 1);
     fx_arena_init(&r->arena, e->mem, 0);
@@ -341,18 +353,29 @@ static void enqueue(fx_engine *e, fx_request *r)
     pthread_mutex_unlock(&e->lock);
 }
 
-fx_status fx_request_submit(fx_request **out, fx_engine *e, const fornax_request_options *opt, fx_error *err)
+static fx_status check_request(fx_engine *e, const fornax_request_options *opt, fx_error *err)
 {
-    uint64_t now = fx_clock_ns();
-    fx_status st;
-
-    *out = NULL;
     FX_TRY(fx_engine_usable(e, err));
     FX_TRY(check_numbers(e, opt, err));
     FX_TRY(check_lists(e, opt, err));
     FX_TRY(check_length(e, opt, err));
-    FX_TRY(take_place(e, err));
-    st = make_request(out, e, opt, err);
+    return take_place(e, err);
+}
+
+fx_status fx_request_submit_with(fx_request **out, fx_engine *e, const fornax_request_options *opt,
+                                 const fx_request_adapter *adapter, fx_error *err)
+{
+    static const fx_request_adapter none = { 0 };
+    uint64_t now = fx_clock_ns();
+    fx_status st = check_request(e, opt, err);
+
+    *out = NULL;
+    adapter = adapter ? adapter : &none;
+    if (st != FORNAX_OK) {
+        drop_adapter(adapter);
+        return st;
+    }
+    st = make_request(out, e, opt, adapter, err);
     if (st != FORNAX_OK) {
         pthread_mutex_lock(&e->lock);
         e->n_queued--;
@@ -362,6 +385,11 @@ fx_status fx_request_submit(fx_request **out, fx_engine *e, const fornax_request
     (*out)->submitted_ns = now;
     enqueue(e, *out);
     return FORNAX_OK;
+}
+
+fx_status fx_request_submit(fx_request **out, fx_engine *e, const fornax_request_options *opt, fx_error *err)
+{
+    return fx_request_submit_with(out, e, opt, NULL, err);
 }
 
 /* ---- Afterwards ----------------------------------------------------------------------------------------- */

@@ -134,11 +134,12 @@ fx_status fx_sched_init(fx_sched *s, const fx_mem *mem, fx_kv *kv, const fx_sche
     s->running = fx_mem_array(mem, batch, sizeof *s->running);
     s->items = fx_mem_array(mem, batch, sizeof *s->items);
     s->step_seqs = fx_mem_array(mem, batch, sizeof *s->step_seqs);
+    s->adapters = fx_mem_array(mem, batch, sizeof *s->adapters);
     s->logit_rows = fx_mem_array(mem, batch, sizeof *s->logit_rows);
     s->token = fx_mem_array(mem, rows, sizeof *s->token);
     s->pos = fx_mem_array(mem, rows, sizeof *s->pos);
     s->row_seq = fx_mem_array(mem, rows, sizeof *s->row_seq);
-    if (!s->running || !s->items || !s->step_seqs || !s->logit_rows || !s->token || !s->pos || !s->row_seq ||
+    if (!s->running || !s->items || !s->step_seqs || !s->adapters || !s->logit_rows || !s->token || !s->pos || !s->row_seq ||
         !s->snapshots) {
         fx_sched_done(s);
         return fx_nomem(err, "the scheduler's batch");
@@ -156,6 +157,7 @@ void fx_sched_done(fx_sched *s)
     fx_mem_free(s->mem, s->running, batch * sizeof *s->running);
     fx_mem_free(s->mem, s->items, batch * sizeof *s->items);
     fx_mem_free(s->mem, s->step_seqs, batch * sizeof *s->step_seqs);
+    fx_mem_free(s->mem, s->adapters, batch * sizeof *s->adapters);
     fx_mem_free(s->mem, s->logit_rows, batch * sizeof *s->logit_rows);
     fx_mem_free(s->mem, s->token, rows * sizeof *s->token);
     fx_mem_free(s->mem, s->pos, rows * sizeof *s->pos);
@@ -633,9 +635,13 @@ static void add_item(fx_sched *s, fx_seq *seq, int32_t rows)
 
     *item = (fx_sched_item){ .seq = seq, .n_rows = rows, .logit = -1 };
     s->step_seqs[s->n_items] = (fx_step_seq){
-        .row0 = step->n_rows, .n_rows = rows, .pos0 = seq->n_computed, .pages = seq->pages, .adapter = -1,
+        .row0 = step->n_rows, .n_rows = rows, .pos0 = seq->n_computed, .pages = seq->pages,
+        .adapter = seq->adapter ? s->n_items : -1,
         .length_class = seq->length_class, .slot = seq->slot,
     };
+    s->adapters[s->n_items] = seq->adapter;
+    if (seq->adapter)
+        step->adapters = s->adapters;
     if (s->recurrent && s->limits.share) {
         s->step_seqs[s->n_items].snapshots = s->snapshots + s->n_snapshots;
         plan_snapshots(s, seq, rows);

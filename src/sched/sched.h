@@ -55,6 +55,7 @@ struct fx_seq {
     uint64_t arrival;
     bool wants_logits;        /* false: the tokens are computed and that's all */
     fx_kv_scope *scope;       /* joined */
+    const fx_adapter *adapter;   /* NULL: none; the scope must tell it too */
     void *owner;
     /* The scheduler's. */
     fx_seq_state state;
@@ -101,6 +102,7 @@ typedef struct fx_sched {
     fx_step step;
     int32_t *token, *pos, *row_seq, *logit_rows;
     fx_step_seq *step_seqs;
+    const fx_adapter **adapters;   /* of the step's sequences */
     uint8_t **snapshots;      /* [most_snapshots] of the step planned last: one a page end, or NULL */
     int32_t n_snapshots, most_snapshots;
     uint64_t preemptions;
