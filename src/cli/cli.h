@@ -68,6 +68,7 @@ typedef struct fx_model_opts {
     const char *dtype, *kv_dtype, *chat_template;
     int64_t ctx;
     bool verbose, quiet;
+    const char *lora;            /* an adapter's folder: the model is opened with room for it (FX_LORA_OPT) */
 } fx_model_opts;
 #define FX_MODEL_OPTS(type, m)                                                                                       \
     { "threads", 't', FX_OPT_INT, offsetof(type, m.threads), "N", "compute threads (default: all this process may use)" }, \
@@ -77,6 +78,10 @@ typedef struct fx_model_opts {
     { "ctx", 'c', FX_OPT_INT, offsetof(type, m.ctx), "N", "longest sequence in tokens (default: the model's)" },     \
     { "verbose", 'v', FX_OPT_FLAG, offsetof(type, m.verbose), NULL, "log to stderr" },                               \
     { "quiet", 'q', FX_OPT_FLAG, offsetof(type, m.quiet), NULL, "no progress display" }
+
+/* For commands that run one request with an adapter or none. */
+#define FX_LORA_OPT(type, m) \
+    { "lora", 0, FX_OPT_STR, offsetof(type, m.lora), "DIR", "apply this LoRA adapter (a folder in PEFT's layout)" }
 
 /* Sampling options; defaults are what 'greedy unless asked' users of the model expect. */
 typedef struct fx_sampling_opts {

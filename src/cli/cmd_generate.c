@@ -21,6 +21,7 @@ static const fx_opt opts[] = {
     { "logprobs", 0, FX_OPT_INT, offsetof(generate_opts, sampling.logprobs), "N", "with --json: log-probabilities and N alternatives" },
     { "choices", 0, FX_OPT_INT, offsetof(generate_opts, sampling.n), "N", "with --json: that many continuations (default: 1)" },
     { "json", 0, FX_OPT_FLAG, offsetof(generate_opts, json), NULL, "one JSON object at the end instead of streaming text" },
+    FX_LORA_OPT(generate_opts, model),
     FX_MODEL_OPTS(generate_opts, model),
     { 0 },
 };
@@ -167,9 +168,14 @@ static int generate(const generate_opts *opt, fornax_engine *engine, const fx_id
     fornax_request_options r = FORNAX_OPTIONS(fornax_request_options);
     fornax_string stops[FX_COUNT(opt->sampling.stop.at)];
     fornax_request *req = NULL;
+    fornax_adapter *adapter = NULL;
     output out = { .opt = opt };
     int status = FX_EXIT_FAILED;
 
+    if (opt->model.lora &&
+        fornax_adapter_open(&adapter, fornax_engine_model(engine), opt->model.lora, err) != FORNAX_OK)
+        return fx_cli_fail(err);
+    r.adapter = adapter;
     fx_cli_sampling(&r, &opt->sampling, stops);
     r.ids = ids->at;
     r.n_ids = ids->n;
@@ -182,6 +188,7 @@ static int generate(const generate_opts *opt, fornax_engine *engine, const fx_id
         }
         fornax_request_close(req);
     }
+    fornax_adapter_close(adapter);
     if (!out.choices || !free_choices(&out)) {
         fx_nomem(err, "the reply");
         status = fx_cli_fail(err);

@@ -16,6 +16,7 @@ static const fx_opt opts[] = {
     { "positions", 0, FX_OPT_STR, offsetof(logits_opts, positions), "P", "all or last (default: last)" },
     { "top", 0, FX_OPT_INT, offsetof(logits_opts, top), "N", "the N largest of each position (default: 10)" },
     { "json", 0, FX_OPT_FLAG, offsetof(logits_opts, json), NULL, "{\"logits\": [[...] per position]}, whole rows" },
+    FX_LORA_OPT(logits_opts, model),
     FX_MODEL_OPTS(logits_opts, model),
     { 0 },
 };
@@ -91,6 +92,21 @@ static bool get_ids(fx_id_vec *ids, const logits_opts *opt, const fornax_tokeniz
     return false;
 }
 
+static fornax_status evaluate(fornax_model *model, const char *lora, const fx_id_vec *ids, size_t first, printer *p,
+                              fornax_error *err)
+{
+    fornax_adapter *adapter = NULL;
+    fornax_status st;
+
+    if (!lora)
+        return fornax_model_evaluate(model, ids->at, ids->n, first, each, p, err);
+    st = fornax_adapter_open(&adapter, model, lora, err);
+    if (st == FORNAX_OK)
+        st = fornax_adapter_evaluate(adapter, ids->at, ids->n, first, each, p, err);
+    fornax_adapter_close(adapter);
+    return st;
+}
+
 static int run(const void *o, int n, char **args)
 {
     const logits_opts *opt = o;
@@ -118,7 +134,7 @@ static int run(const void *o, int n, char **args)
         if (opt->json)
             printf("{\"logits\": [");
         status = FX_EXIT_OK;
-        if (fornax_model_evaluate(model, ids.at, ids.n, all || ids.n == 0 ? 0 : ids.n - 1, each, &p, &err) != FORNAX_OK)
+        if (evaluate(model, opt->model.lora, &ids, all || ids.n == 0 ? 0 : ids.n - 1, &p, &err) != FORNAX_OK)
             status = fx_cli_fail(&err);
         else if (opt->json)
             printf("]}\n");

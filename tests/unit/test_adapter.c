@@ -1,0 +1,263 @@
+/* test_adapter.c - LoRA adapters: against the reference's logits (tests/data/models/lora_*), mixed in
+ * one batch with the bare model bit for bit, and faults of adapter folders. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "fornax.h"
+#include "fxtest.h"
+
+#define MODEL FXTEST_DATA "/models/lora_llama3"
+#define ADAPTER MODEL "/adapter"
+enum { GEN = 16, MIXED = 8 };
+
+typedef struct rig {
+    fornax_context *ctx;
+    fornax_model *model;
+    fornax_engine *engine;
+    fornax_adapter *adapter;
+    fornax_error err;
+} rig;
+
+static bool open_rig(rig *r, int adapters, int threads, int chunk, const char *dtype)
+{
+    fornax_context_options co = FORNAX_OPTIONS(fornax_context_options);
+    fornax_model_options mo = FORNAX_OPTIONS(fornax_model_options);
+    fornax_engine_options eo = FORNAX_OPTIONS(fornax_engine_options);
+
+    *r = (rig){ 0 };
+    co.threads = threads;
+    mo.dtype = dtype;
+    mo.adapters = adapters;
+    eo.prefill_chunk = chunk;
+    if (fornax_context_open(&r->ctx, &co, &r->err) || fornax_model_open(&r->model, r->ctx, MODEL, &mo, &r->err) ||
+        fornax_engine_open(&r->engine, r->model, &eo, &r->err) ||
+        (adapters && fornax_adapter_open(&r->adapter, r->model, ADAPTER, &r->err))) {
+        FXTEST_FAIL("%s", r->err.text);
+        return false;
+    }
+    return true;
+}
+
+static void close_rig(rig *r)
+{
+    fornax_adapter_close(r->adapter);
+    fornax_engine_close(r->engine);
+    fornax_model_close(r->model);
+    fornax_context_close(r->ctx);
+}
+
+/* ---- Against the reference ---- */
+
+typedef struct row {
+    float *at;
+    int64_t n;
+} row;
+
+static int keep_row(void *user, int64_t position, const float *logits, int64_t vocab)
+{
+    row *r = user;
+
+    (void)position;
+    r->n = vocab;
+    r->at = realloc(r->at, (size_t)vocab * sizeof *r->at);
+    memcpy(r->at, logits, (size_t)vocab * sizeof *r->at);
+    return 0;
+}
+
+static void check_prompts(const rig *r, const json_t *prompts, bool adapted)
+{
+    for (size_t i = 0; i < json_array_size(prompts); i++) {
+        const json_t *p = json_array_get(prompts, i), *ids = json_object_get(p, "ids"), *want = json_object_get(p, "last_logits");
+        size_t n = json_array_size(ids);
+        int32_t *in = malloc(n * sizeof *in);
+        double std = json_number_value(json_object_get(p, "logits_std")), worst = 0;
+        row got = { 0 };
+        fornax_error err = { 0 };
+
+        for (size_t k = 0; k < n; k++)
+            in[k] = (int32_t)json_integer_value(json_array_get(ids, k));
+        if (adapted)
+            CHECK_OK(fornax_adapter_evaluate(r->adapter, in, n, n - 1, keep_row, &got, &err), err);
+        else
+            CHECK_OK(fornax_model_evaluate(r->model, in, n, n - 1, keep_row, &got, &err), err);
+        CHECK((size_t)got.n == json_array_size(want));
+        for (int64_t v = 0; v < got.n; v++)
+            worst = fmax(worst, fabs((double)got.at[v] - json_number_value(json_array_get(want, (size_t)v))));
+        if (!(worst <= 1e-4 * std))
+            FXTEST_FAIL("prompt %zu: off by %g of the deviation", i, worst / std);
+        free(got.at);
+        free(in);
+    }
+}
+
+TEST(logits_equal_the_reference)
+{
+    json_t *ref = json_load_file(MODEL "/reference.json", 0, NULL);
+    rig r;
+
+    REQUIRE(ref);
+    if (open_rig(&r, 1, 2, 0, "f32")) {
+        check_prompts(&r, json_object_get(ref, "prompts_with_adapter"), true);
+        check_prompts(&r, json_object_get(ref, "prompts"), false);
+    }
+    close_rig(&r);
+    json_decref(ref);
+}
+
+/* ---- Mixed in one batch ---- */
+
+typedef struct answer {
+    int n;
+    int32_t ids[GEN];
+    float logprobs[GEN];
+} answer;
+
+static fornax_request *submit(rig *r, int i)
+{
+    fornax_request_options o = FORNAX_OPTIONS(fornax_request_options);
+    fornax_request *req = NULL;
+    int32_t ids[64];
+
+    o.n_ids = (size_t)(5 + i / 2 * 9);               /* pairs share their prompt: one with the adapter, one without */
+    for (size_t k = 0; k < o.n_ids; k++)
+        ids[k] = (int32_t)((k * 37 + (size_t)(i / 2) * 11 + 3) % 400);
+    o.ids = ids;
+    o.max_tokens = GEN;
+    o.ignore_eos = 1;
+    o.logprobs = 1;
+    o.adapter = i % 2 ? r->adapter : NULL;
+    CHECK_OK(fornax_request_submit(&req, r->engine, &o, &r->err), r->err);
+    return req;
+}
+
+static void collect(fornax_request *req, answer *a)
+{
+    const fornax_event *e;
+
+    a->n = 0;
+    while (req && fornax_request_next(req, &e, -1, NULL) == FORNAX_OK && e->kind != FORNAX_EVENT_DONE) {
+        if (e->kind == FORNAX_EVENT_TOKEN && a->n < GEN) {
+            a->ids[a->n] = e->token;
+            a->logprobs[a->n++] = e->logprob;
+        }
+    }
+    fornax_request_close(req);
+}
+
+static bool same(const answer *a, const answer *b)
+{
+    return a->n == GEN && b->n == GEN && !memcmp(a->ids, b->ids, sizeof a->ids) &&
+           !memcmp(a->logprobs, b->logprobs, sizeof a->logprobs);
+}
+
+static void check_mixed(const char *dtype)
+{
+    answer alone[MIXED], bare[MIXED], got[MIXED];
+    fornax_request *reqs[MIXED];
+    rig r;
+
+    if (open_rig(&r, 0, 1, 0, dtype)) {
+        for (int i = 0; i < MIXED; i++)
+            collect(submit(&r, i), &bare[i]);
+    }
+    close_rig(&r);
+    for (int threads = 1; threads <= 3; threads++) {
+        for (int chunk = 0; chunk <= 7; chunk += 7) {
+            if (open_rig(&r, 1, threads, chunk, dtype)) {
+                for (int i = 0; i < MIXED && threads == 1 && chunk == 0; i++)
+                    collect(submit(&r, i), &alone[i]);
+                for (int i = 0; i < MIXED; i++)
+                    reqs[i] = submit(&r, i);
+                for (int i = 0; i < MIXED; i++)
+                    collect(reqs[i], &got[i]);
+                for (int i = 0; i < MIXED; i++) {
+                    CHECK(same(&got[i], &alone[i]));
+                    CHECK(same(&alone[i], &bare[i]) == (i % 2 == 0));
+                }
+            }
+            close_rig(&r);
+        }
+    }
+}
+
+TEST(mixed_batches_as_stored) { check_mixed("auto"); }
+TEST(mixed_batches_exact) { check_mixed("f32"); }
+
+TEST(closed_while_a_request_runs)
+{
+    answer want, got;
+    fornax_request *req;
+    rig r;
+
+    if (open_rig(&r, 1, 1, 0, "f32")) {
+        collect(submit(&r, 1), &want);
+        req = submit(&r, 1);
+        fornax_adapter_close(r.adapter);
+        r.adapter = NULL;
+        collect(req, &got);
+        CHECK(same(&got, &want));
+    }
+    close_rig(&r);
+}
+
+/* ---- Faults ---- */
+
+static void write_text(const char *folder, const char *name, const char *text)
+{
+    char path[512];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    f = fopen(path, "w");
+    if (f) {
+        fputs(text, f);
+        fclose(f);
+    }
+}
+
+TEST(faults_are_named)
+{
+    static const struct { const char *config, *says; } cases[] = {
+        { "{\"peft_type\": \"LOHA\", \"r\": 8, \"lora_alpha\": 16}", "peft_type" },
+        { "{\"peft_type\": \"LORA\", \"r\": 0, \"lora_alpha\": 16}", "expected r" },
+        { "{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": \"x\"}", "lora_alpha" },
+        { "{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 16, \"use_dora\": true}", "use_dora" },
+        { "{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 16, \"bias\": \"all\"}", "bias" },
+        { "{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 16, \"modules_to_save\": [\"lm_head\"]}", "modules_to_save" },
+        { "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 16}", "expected rank 4, found 8" },
+        { "[]", "object" },
+        { "{", "line 1" },
+    };
+    char folder[] = "/tmp/fornax-adapter-XXXXXX", link_to[512];
+    rig r;
+
+    REQUIRE(mkdtemp(folder));
+    snprintf(link_to, sizeof link_to, "%s/adapter_model.safetensors", folder);
+    CHECK(symlink(ADAPTER "/adapter_model.safetensors", link_to) == 0);
+    if (open_rig(&r, 1, 1, 0, "f32")) {
+        fornax_adapter *a = NULL;
+
+        CHECK(fornax_adapter_open(&a, r.model, folder, &r.err) != FORNAX_OK && !a);
+        CHECK(strstr(r.err.text, "adapter_config.json"));
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            write_text(folder, "adapter_config.json", cases[i].config);
+            CHECK(fornax_adapter_open(&a, r.model, folder, &r.err) != FORNAX_OK && !a);
+            if (!strstr(r.err.text, cases[i].says))
+                FXTEST_FAIL("\"%s\" lacks \"%s\"", r.err.text, cases[i].says);
+        }
+    }
+    close_rig(&r);
+    if (open_rig(&r, 0, 1, 0, "f32")) {
+        CHECK(fornax_adapter_open(&r.adapter, r.model, ADAPTER, &r.err) == FORNAX_EARG && !r.adapter);
+        CHECK_STR(r.err.param, "adapters");
+    }
+    close_rig(&r);
+    unlink(link_to);
+    snprintf(link_to, sizeof link_to, "%s/adapter_config.json", folder);
+    unlink(link_to);
+    rmdir(folder);
+}
+
+FXTEST_MAIN()
