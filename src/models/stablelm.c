@@ -15,7 +15,7 @@ static const fx_param params[] = {
 static fx_value *head_weights(fx_build *b, int64_t layer, const char *role, int64_t heads)
 {
     fx_value *w[FX_PLAN_PARTS];
-    char name[32];
+    char name[64];
 
     if (fx_is_gguf(b))
         return fx_w_flat(b, layer, role, heads, b->p->head_dim);
