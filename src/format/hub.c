@@ -302,7 +302,8 @@ static fx_status read_folder(fx_weights *w, const char *dir, fx_error *err)
         return FORNAX_OK;
     if (!w->config && !(w->flags & FX_OPEN_INSPECT))
         return fx_fail(err, FORNAX_ENOTFOUND, "%s: expected a config.json, found none", dir);
-    return read_weights(w, dir, err);
+    FX_TRY(read_weights(w, dir, err));
+    return w->flags & FX_OPEN_INSPECT ? FORNAX_OK : fx_hub_requant(w, err);
 }
 
 /* "a/b.json" is a tokenizer.json by any name; its neighbours belong to it only if it has

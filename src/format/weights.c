@@ -170,6 +170,9 @@ void fx_weights_close(fx_weights *w)
         fx_file_unmap(w->text[i]);
     for (size_t i = 0; i < w->files.n; i++)
         fx_file_unmap(w->files.at[i]);
+    for (size_t i = 0; i < w->made.n; i++)
+        fx_pages_free(w->made.at[i].p, w->made.at[i].bytes);
+    FX_VEC_FREE(&w->made, w->mem);
     FX_VEC_FREE(&w->files, w->mem);
     FX_VEC_FREE(&w->tensors, w->mem);
     FX_VEC_FREE(&w->meta, w->mem);
@@ -232,5 +235,7 @@ uint64_t fx_weights_file_bytes(const fx_weights *w)
 void fx_weights_release(const fx_weights *w, const fx_weight *t)
 {
     (void)w;
+    if (t->made)
+        return;
     fx_file_release(t->file, fx_file_bytes(t->file).p + t->offset, t->bytes);
 }

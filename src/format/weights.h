@@ -65,6 +65,7 @@ typedef struct fx_weight {
     uint64_t offset;             /* of the data in its file */
     const fx_file *file;
     bool copied;                 /* the file holds it misaligned; data is a copy in memory */
+    bool made;                   /* from several tensors of the file; offset is that of its codes */
 } fx_weight;
 
 size_t fx_weights_count(const fx_weights *w);

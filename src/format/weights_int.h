@@ -4,6 +4,11 @@
 
 #include "format/weights.h"
 
+typedef struct fx_made_pages {
+    void *p;
+    size_t bytes;
+} fx_made_pages;
+
 struct fx_weights {
     const fx_mem *mem;
     fx_arena arena;
@@ -14,6 +19,7 @@ struct fx_weights {
     FX_VEC(fx_weight) tensors;
     fx_map by_name;                      /* to an index in tensors */
     FX_VEC(fx_file *) files;
+    FX_VEC(fx_made_pages) made;          /* data of tensors that no file has as they are */
 
     int gguf_version;
     FX_VEC(fx_meta) meta;
@@ -63,6 +69,8 @@ int fx_gguf_type_number(fx_dtype t);                 /* as it stands in GGUF fil
 fx_status fx_safetensors_read(fx_weights *w, fx_file *file, fx_error *err);
 /* path is a folder, or a tokenizer.json. */
 fx_status fx_hub_read(fx_weights *w, const char *path, fx_error *err);
+/* Layers that quantization_config describes become tensors (requant.c). */
+fx_status fx_hub_requant(fx_weights *w, fx_error *err);
 
 /* Parses JSON text, of a file or a part of one, whose outermost value must be an object. */
 fx_status fx_format_json(json_t **out, const char *where, fx_str text, size_t flags, fx_error *err);

@@ -394,8 +394,6 @@ static fx_status check_config(encoder *e)
         if (on)
             return refuse(e, flags[i], "true");
     }
-    if (fx_config_find(e->w, "quantization_config"))
-        return refuse(e, "quantization_config", "weights quantized by another library");
     FX_TRY(fx_config_opt_str(e->w, "position_embedding_type", &position, e->err));
     FX_TRY(fx_config_opt_str(e->w, "rope_parameters.rope_type", &rope, e->err));
     if (!fx_str_is(position, "absolute")) {

@@ -409,21 +409,18 @@ static fx_status find_arch(const fx_weights *w, bool hidden, const fx_arch **out
     return unknown_arch(w, name, err);
 }
 
-/* What no architecture here does, wherever it is found. */
+/* Other ways of quantizing are undone, or refused, where the folder is read (format/requant.c). */
 static fx_status check_common(const fx_arch *arch, const fx_weights *w, fx_error *err)
 {
-    fx_str method = FX_STR("unknown");
+    fx_str method = FX_STR("");
 
-    if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF || !fx_config_find(w, "quantization_config"))
         return FORNAX_OK;
-    if (fx_config_find(w, "quantization_config")) {
-        FX_TRY(fx_config_opt_str(w, "quantization_config.quant_method", &method, err));
-        if (arch->hf_mxfp4 && fx_str_is(method, "mxfp4"))
-            return FORNAX_OK;
+    FX_TRY(fx_config_opt_str(w, "quantization_config.quant_method", &method, err));
+    if (fx_str_is(method, "mxfp4") && !arch->hf_mxfp4)
         return fx_fail_param(err, FORNAX_EUNSUP, "quantization_config",
-                             "%s: weights quantized by \"%.*s\" aren't supported", fx_weights_path(w),
-                             FX_STR_ARG(method));
-    }
+                             "%s: weights quantized by \"mxfp4\" aren't supported for this architecture",
+                             fx_weights_path(w));
     return FORNAX_OK;
 }
 
