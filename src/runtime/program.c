@@ -526,7 +526,8 @@ static fx_status copy_state(fx_program *p, const fx_state_table *state, fx_error
     p->state.layers = FX_ARENA_NEWN(&p->arena, fx_state_layer, (size_t)state->n_layers + 1);
     if (!p->state.layers)
         return fx_nomem(err, "a state table");
-    memcpy(p->state.layers, state->layers, (size_t)state->n_layers * sizeof *state->layers);
+    if (state->n_layers > 0)
+        memcpy(p->state.layers, state->layers, (size_t)state->n_layers * sizeof *state->layers);
     return FORNAX_OK;
 }
 
