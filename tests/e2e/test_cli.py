@@ -15,7 +15,7 @@ import pytest
 
 from conftest import FORNAX, ROOT, TINY, TINY_QWEN, until
 
-COMMANDS = ["serve", "chat", "generate", "tokenize", "template", "logits", "inspect", "bench"]
+COMMANDS = ["serve", "chat", "generate", "tokenize", "template", "logits", "inspect", "encode", "bench", "quantize"]
 TINY_GGUF = str(ROOT / "tests/data/format/tiny.gguf")
 CONVERSATION = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi <|eot_id|> 🙂"}]}
 

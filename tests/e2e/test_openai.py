@@ -464,7 +464,7 @@ def test_methods_and_routes(tiny):
     for method in ("POST", "DELETE", "PUT"):
         status, head, data = tiny.request(method, "/v1/models", "{}")
         assert status == 405 and "GET" in head["allow"] and json.loads(data)["error"]["message"]
-    for path in ("/nope", "/v1", "/v1/chat", "/v1/chat/completions/", "//", "/v1/embeddings"):
+    for path in ("/nope", "/v1", "/v1/chat", "/v1/chat/completions/", "//", "/v1/images/generations"):
         status, _, data = tiny.request("POST", path, "{}")
         assert status == 404 and json.loads(data)["error"]["type"] == "not_found_error"
 
