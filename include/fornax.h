@@ -22,7 +22,8 @@
  *            session    one conversation on an engine; used by one thread at a time.
  * Errors:    every call that can fail returns a fornax_status and, if 'err' is
  *            not NULL, fills it with one sentence for a human. On failure *out
- *            is NULL and nothing is left to free.
+ *            is NULL and nothing is left to free. NULL where an object, a path
+ *            or a text is required is FORNAX_EARG in all of these calls.
  * Ownership: whatever a call hands out through a ** parameter is yours and has
  *            a _close (which accepts NULL). Close in reverse order of opening.
  *            Every const pointer is only borrowed: it stays valid until the
@@ -143,7 +144,7 @@ typedef struct fornax_model_options {
 
 typedef struct fornax_model_info {
     const char *architecture;   /* "llama", "qwen3"                                */
-    const char *name;           /* from the file, or its file name                 */
+    const char *name;           /* of the file without .gguf, or of the folder      */
     const char *dtype;          /* numerics in use: "auto", "f32", ...              */
     const char *kv_dtype;
     const char *numerics_id;    /* outputs are bit-equal among equal ids            */
@@ -276,7 +277,7 @@ FORNAX_API fornax_status fornax_engine_open(fornax_engine **out, fornax_model *m
 /* Cancels what runs, waits for the step in progress. Its requests may be closed after. */
 FORNAX_API void fornax_engine_close(fornax_engine *engine);
 FORNAX_API fornax_model *fornax_engine_model(const fornax_engine *engine);
-/* Manual engines: one step. *did is 0 if there was nothing to do. One thread at a time. */
+/* Manual engines: one step. *did (or NULL) is 0 if there was nothing to do. One thread at a time. */
 FORNAX_API fornax_status fornax_engine_step(fornax_engine *engine, int *did, fornax_error *err);
 /* A descriptor that polls readable while a manual engine has work (-1 otherwise). */
 FORNAX_API int fornax_engine_fd(const fornax_engine *engine);
@@ -388,7 +389,8 @@ typedef struct fornax_request_options {
 
 /* Queues a request. FORNAX_EBUSY: the queue is full. FORNAX_EARG: an option is out of
  * range (err->param names it), or the prompt leaves no room for a new token in the context
- * (param "context_length"; the text has the counts). Any thread. */
+ * (param "context_length"; the text has the counts). FORNAX_ECANCEL: the engine is being closed
+ * (where a callback submits). Any thread. */
 FORNAX_API fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
                                                const fornax_request_options *opt, fornax_error *err);
 /* Waits for the next event (timeout_ms -1: for ever, 0: not at all; FORNAX_ETIMEOUT).
@@ -396,7 +398,8 @@ FORNAX_API fornax_status fornax_request_submit(fornax_request **out, fornax_engi
  * callback no event is queued: FORNAX_EARG. */
 FORNAX_API fornax_status fornax_request_next(fornax_request *req, const fornax_event **event, int timeout_ms,
                                              fornax_error *err);
-/* A descriptor that polls readable while events are queued. */
+/* A descriptor that polls readable while events are queued. -1: a callback takes them, or the
+ * process has no descriptor left. */
 FORNAX_API int fornax_request_fd(const fornax_request *req);
 FORNAX_API void fornax_request_cancel(fornax_request *req);      /* any thread; DONE follows */
 /* Cancels if need be. Afterwards its callback isn't called again, nor still running. */
@@ -426,19 +429,20 @@ typedef struct fornax_session fornax_session;
 typedef struct fornax_session_options {
     size_t size;
     const char *system;                       /* system message or NULL          */
-    const fornax_request_options *sampling;   /* copied; ids and callbacks unused */
+    const fornax_request_options *sampling;   /* copied; ids and on_event unused, n: 1 or 0 */
     const char *kwargs;                       /* JSON object for the template, or NULL */
 } fornax_session_options;
 
-/* A piece of the reply; nonzero stops it (what came so far is kept). */
+/* A piece of the reply; nonzero stops it: no other follows, what came so far is kept, the
+ * call returns FORNAX_ECANCEL. */
 typedef int (*fornax_piece_fn)(void *user, const char *text, size_t n);
 
 FORNAX_API fornax_status fornax_session_open(fornax_session **out, fornax_engine *engine,
                                              const fornax_session_options *opt, fornax_error *err);
-/* Sends a user message, streams the reply, keeps both. */
+/* Sends a user message, streams the reply, keeps both. Steps the engine if that is manual. */
 FORNAX_API fornax_status fornax_session_say(fornax_session *s, const char *text, fornax_piece_fn piece, void *user,
                                             fornax_error *err);
-FORNAX_API const char *fornax_session_messages(const fornax_session *s);   /* JSON array */
+FORNAX_API const char *fornax_session_messages(const fornax_session *s);   /* JSON array; NULL: no memory */
 FORNAX_API void fornax_session_clear(fornax_session *s);                   /* forgets all but the system message */
 FORNAX_API void fornax_session_close(fornax_session *s);
 

@@ -245,7 +245,10 @@ fornax_status fornax_adapter_open(fornax_adapter **out, fornax_model *model, con
     fornax_adapter *a;
     fx_status st;
 
+    FX_API_NEED(out);
     *out = NULL;
+    FX_API_NEED(model);
+    FX_API_NEED(path);
     FX_TRY(fx_api_usable(model->ctx, err));
     a = fx_mem_zalloc(&model->ctx->mem, sizeof *a);
     if (!a)
@@ -287,5 +290,6 @@ void fornax_adapter_close(fornax_adapter *adapter)
 fornax_status fornax_adapter_evaluate(fornax_adapter *adapter, const int32_t *ids, size_t n, size_t first,
                                       fornax_logits_fn each, void *user, fornax_error *err)
 {
+    FX_API_NEED(adapter);
     return fx_api_evaluate(adapter->model, adapter->adapter, ids, n, first, each, user, err);
 }

@@ -35,6 +35,9 @@ struct fornax_context {
 
 /* FORNAX_EARG in a forked child. */
 fx_status fx_api_usable(const fornax_context *ctx, fx_error *err);
+/* FORNAX_EARG if a parameter that can't be left out is NULL. */
+fx_status fx_api_need(const void *given, const char *param, fx_error *err);
+#define FX_API_NEED(param) FX_TRY(fx_api_need((param), #param, err))
 int64_t fx_api_now(const fornax_context *ctx);      /* unix seconds */
 
 struct fornax_text {

@@ -45,7 +45,9 @@ fornax_status fornax_engine_open(fornax_engine **out, fornax_model *model, const
     fornax_engine *e;
     fx_status st;
 
+    FX_API_NEED(out);
     *out = NULL;
+    FX_API_NEED(model);
     FX_TRY(fx_api_usable(model->ctx, err));
     FX_TRY(fx_api_options(&given, sizeof given, opt, "fornax_engine_options", err));
     e = fx_mem_zalloc(&model->ctx->mem, sizeof *e);
@@ -74,8 +76,11 @@ fornax_model *fornax_engine_model(const fornax_engine *engine) { return engine->
 
 fornax_status fornax_engine_step(fornax_engine *engine, int *did, fornax_error *err)
 {
+    int any;
+
+    FX_API_NEED(engine);
     FX_TRY(fx_api_usable(engine->model->ctx, err));
-    return fx_engine_step(engine->e, did, err);
+    return fx_engine_step(engine->e, did ? did : &any, err);
 }
 
 int fornax_engine_fd(const fornax_engine *engine) { return fx_engine_fd(engine->e); }
@@ -101,11 +106,12 @@ fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
     fx_request *r = NULL;
     fx_status st;
 
+    FX_API_NEED(out);
     *out = NULL;
+    FX_API_NEED(engine);
+    FX_API_NEED(opt);
     FX_TRY(fx_api_usable(engine->model->ctx, err));
     FX_TRY(fx_api_has_logits(engine->model, err));
-    if (!opt)
-        return fx_fail_param(err, FORNAX_EARG, "opt", "a request needs options");
     FX_TRY(fx_api_options(&given, sizeof given, opt, "fornax_request_options", err));
     if (given.adapter && given.adapter->model != engine->model)
         return fx_fail_param(err, FORNAX_EARG, "adapter", "adapter: it belongs to another model");
@@ -124,6 +130,9 @@ fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
 
 fornax_status fornax_request_next(fornax_request *req, const fornax_event **event, int timeout_ms, fornax_error *err)
 {
+    FX_API_NEED(event);
+    *event = NULL;
+    FX_API_NEED(req);
     return fx_request_next((fx_request *)req, event, timeout_ms, err);
 }
 

@@ -8,7 +8,10 @@ fornax_status fornax_inspect(fornax_text **out, fornax_context *ctx, const char 
     fx_buf b;
     fx_status st;
 
+    FX_API_NEED(out);
     *out = NULL;
+    FX_API_NEED(ctx);
+    FX_API_NEED(path);
     FX_TRY(fx_api_usable(ctx, err));
     FX_TRY(fx_weights_open(&w, &ctx->mem, path, FX_OPEN_INSPECT, err));
     fx_buf_init(&b, &ctx->mem);

@@ -212,8 +212,10 @@ static fx_status hub_trusted(fornax_tokenizer *tok, const json_t *config, fx_err
     list = json_array();
     for (size_t i = 0; list && i < json_array_size(extra); i++) {
         fx_str s = token_spelling(json_array_get(extra, i));
-        if (s.p)
-            json_array_append_new(list, json_stringn(s.p, s.n));
+        if (s.p && json_array_append_new(list, json_stringn(s.p, s.n)) != 0) {
+            json_decref(list);
+            return fx_nomem(err, "special tokens");
+        }
     }
     if (!list || json_object_set_new(tok->trusted, "additional_special_tokens", list) != 0)
         return fx_nomem(err, "special tokens");
@@ -327,6 +329,9 @@ fx_status fx_api_tokenizer_new(fornax_tokenizer **out, fornax_context *ctx, fx_w
     pthread_mutex_init(&tok->lock, NULL);
     tok->trusted = json_object();
     st = tok->trusted ? FORNAX_OK : fx_nomem(err, "special tokens");
+    if (st == FORNAX_OK && fx_weights_kind_of(w) == FX_WEIGHTS_SAFETENSORS)
+        st = fx_fail(err, FORNAX_EUNSUP, "%s: weights alone; open the folder that has config.json and tokenizer.json too",
+                     fx_weights_path(w));
     if (st == FORNAX_OK)
         st = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF ? open_gguf(tok, w, err) : open_hub(tok, w, err);
     if (st == FORNAX_OK && chat_template) {
@@ -346,7 +351,10 @@ fornax_status fornax_tokenizer_open(fornax_tokenizer **out, fornax_context *ctx,
     fx_weights *w = NULL;
     fx_status st;
 
+    FX_API_NEED(out);
     *out = NULL;
+    FX_API_NEED(ctx);
+    FX_API_NEED(path);
     FX_TRY(fx_api_usable(ctx, err));
     FX_TRY(fx_weights_open(&w, &ctx->mem, path, FX_OPEN_HEADERS, err));
     fx_fpmode old = fx_fpmode_enter();
@@ -393,7 +401,15 @@ fornax_status fornax_tokenize(const fornax_tokenizer *tok, const char *text, siz
     fx_ids all;
     fx_status st;
 
+    FX_API_NEED(n);
     *n = 0;
+    FX_API_NEED(tok);
+    if (text_n > 0)
+        FX_API_NEED(text);
+    if (cap > 0)
+        FX_API_NEED(ids);
+    if (flags & ~(unsigned)(FORNAX_TOKENIZE_SPECIAL | FORNAX_TOKENIZE_ADD))
+        return fx_fail_param(err, FORNAX_EARG, "flags", "flags: expected a sum of FORNAX_TOKENIZE_*, found %u", flags);
     FX_TRY(need_vocabulary(tok, err));
     fx_ids_init(&all, &tok->ctx->mem);
     fx_fpmode old = fx_fpmode_enter();
@@ -413,7 +429,11 @@ fornax_status fornax_detokenize(const fornax_tokenizer *tok, const int32_t *ids,
 {
     fx_buf b;
 
+    FX_API_NEED(out);
     *out = NULL;
+    FX_API_NEED(tok);
+    if (n > 0)
+        FX_API_NEED(ids);
     FX_TRY(need_vocabulary(tok, err));
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (size_t)ids[i] >= fx_tokenizer_size(tok->t))
@@ -429,7 +449,8 @@ const char *fornax_token_bytes(const fornax_tokenizer *tok, int32_t id, size_t *
 {
     fx_str s = tok->t ? fx_tokenizer_bytes(tok->t, id) : (fx_str){ 0 };
 
-    *n = s.n;
+    if (n)
+        *n = s.n;
     return s.p;
 }
 

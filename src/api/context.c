@@ -83,6 +83,7 @@ fornax_status fornax_context_open(fornax_context **out, const fornax_context_opt
     fx_mem mem = fx_mem_libc;
     fx_status st;
 
+    FX_API_NEED(out);
     *out = NULL;
     FX_TRY(fx_api_options(&all, sizeof all, given, "fornax_context_options", err));
     if (opt->threads < 0 || opt->threads > 1024)
@@ -125,6 +126,11 @@ fx_status fx_api_usable(const fornax_context *ctx, fx_error *err)
     if (ctx->pid == getpid())
         return FORNAX_OK;
     return fx_fail(err, FORNAX_EARG, "after fork() a child may only close what its parent opened");
+}
+
+fx_status fx_api_need(const void *given, const char *param, fx_error *err)
+{
+    return given ? FORNAX_OK : fx_fail_param(err, FORNAX_EARG, param, "%s: expected a pointer, found NULL", param);
 }
 
 int64_t fx_api_now(const fornax_context *ctx) { return ctx->pinned_now >= 0 ? ctx->pinned_now : fx_clock_unix(); }

@@ -94,6 +94,8 @@ static fx_status take_text(job *j, fx_str text)
 
 static fx_status take_ids(job *j, size_t i, const fornax_embed_input *in)
 {
+    if (in->n_ids > 0)
+        FX_TRY(fx_api_need(in->ids, "ids", j->err));
     for (size_t k = 0; k < in->n_ids; k++) {
         if (in->ids[k] < 0 || in->ids[k] >= j->m->info.vocab_size)
             return fx_fail_param(j->err, FORNAX_EARG, "input", "input[%zu]: ids[%zu]: expected an id below %lld, found %d", i, k,
@@ -330,12 +332,16 @@ static fx_status check(const fornax_model *m, const fornax_embed_options *o, siz
 fornax_status fornax_embed(fornax_embeddings **out, fornax_model *model, const fornax_embed_input *inputs, size_t n,
                            const fornax_embed_options *opt, fornax_error *err)
 {
-    job j = { .m = model, .o = FORNAX_OPTIONS(fornax_embed_options), .mem = &model->ctx->mem, .err = err };
+    job j = { .m = model, .o = FORNAX_OPTIONS(fornax_embed_options), .err = err };
     fx_fpmode old;
     fx_status st;
 
+    FX_API_NEED(out);
     *out = NULL;
+    FX_API_NEED(model);
+    FX_API_NEED(inputs);
     FX_TRY(fx_api_usable(model->ctx, err));
+    j.mem = &model->ctx->mem;
     FX_TRY(fx_api_options(&j.o, sizeof(j.o), opt, "fornax_embed_options", err));
     FX_TRY(check(model, &j.o, n, err));
     fx_ids_init(&j.ids, j.mem);

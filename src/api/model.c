@@ -176,7 +176,10 @@ fornax_status fornax_model_open(fornax_model **out, fornax_context *ctx, const c
     fornax_model *m;
     fx_status st;
 
+    FX_API_NEED(out);
     *out = NULL;
+    FX_API_NEED(ctx);
+    FX_API_NEED(path);
     FX_TRY(fx_api_usable(ctx, err));
     FX_TRY(fx_api_options(&opt, sizeof opt, given, "fornax_model_options", err));
     m = fx_mem_zalloc(&ctx->mem, sizeof *m);
@@ -304,12 +307,16 @@ static size_t eval_rows(size_t at, size_t n, size_t first)
 fx_status fx_api_evaluate(fornax_model *model, const fx_adapter *adapter, const int32_t *ids, size_t n, size_t first,
                           fornax_logits_fn each, void *user, fx_error *err)
 {
-    int64_t vocab = model->info.vocab_size;
+    int64_t vocab;
     eval v;
     fx_status st;
 
+    FX_API_NEED(model);
+    FX_API_NEED(ids);
+    FX_API_NEED(each);
     FX_TRY(fx_api_usable(model->ctx, err));
     FX_TRY(fx_api_has_logits(model, err));
+    vocab = model->info.vocab_size;
     if (n == 0 || first >= n)
         return fx_fail_param(err, FORNAX_EARG, "ids", "ids: expected more than %zu, found %zu", first, n);
     if (n > (size_t)model->info.max_context)

@@ -98,10 +98,16 @@ fornax_status fornax_prompt_render(fornax_prompt **out, const fornax_tokenizer *
     json_t *request;
     fx_status st;
 
+    FX_API_NEED(out);
     *out = NULL;
+    FX_API_NEED(tok);
+    if (json_n > 0)
+        FX_API_NEED(json);
     FX_TRY(fx_api_usable(tok->ctx, err));
     if (json_n == SIZE_MAX)
         json_n = strlen(json);
+    if (json_n == 0)
+        return fx_fail(err, FORNAX_EFORMAT, "conversation: expected a JSON object, found nothing");
     request = json_loadb(json, json_n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je);
     if (!request)
         return fx_fail(err, FORNAX_EFORMAT, "conversation: line %d, column %d: %s", je.line, je.column, je.text);
@@ -137,7 +143,8 @@ const char *fornax_prompt_text(const fornax_prompt *prompt, size_t *n)
 
 const int32_t *fornax_prompt_ids(const fornax_prompt *prompt, size_t *n)
 {
-    *n = prompt->ids.n;
+    if (n)
+        *n = prompt->ids.n;
     return prompt->ids.at;
 }
 

@@ -163,6 +163,9 @@ fornax_status fornax_quantize(fornax_context *ctx, const char *in, const char *o
     fx_fpmode old;
     fx_status st;
 
+    FX_API_NEED(ctx);
+    FX_API_NEED(in);
+    FX_API_NEED(out);
     FX_TRY(fx_api_usable(ctx, err));
     FX_TRY(fx_api_options(&opt, sizeof opt, given, "fornax_quantize_options", err));
     FX_TRY(find_mix(&ctx->mem, opt.type, &mix, err));

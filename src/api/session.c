@@ -13,11 +13,16 @@ struct fornax_session {
     char *system, *dump;                 /* dump: what fornax_session_messages handed out */
 };
 
-static fx_status copy_bytes(fx_arena *a, const void **at, size_t n, size_t each, fx_error *err)
+static fx_status copy_list(fx_arena *a, const void **at, size_t n, size_t each, const char *name, fx_error *err)
 {
-    if (n == 0)
+    void *copy;
+
+    if (n == 0) {
+        *at = NULL;
         return FORNAX_OK;
-    void *copy = fx_arena_array(a, n, each);
+    }
+    FX_TRY(fx_api_need(*at, name, err));
+    copy = fx_arena_array(a, n, each);
     if (!copy)
         return fx_nomem(err, "a session's options");
     memcpy(copy, *at, n * each);
@@ -25,27 +30,35 @@ static fx_status copy_bytes(fx_arena *a, const void **at, size_t n, size_t each,
     return FORNAX_OK;
 }
 
-static fx_status copy_sampling(fornax_session *s, const fornax_request_options *o, fx_error *err)
+/* The strings of a list that is copied already. */
+static fx_status copy_stops(fx_arena *a, fornax_string *stops, size_t n, fx_error *err)
 {
-    fornax_string *stops;
-
-    FX_TRY(fx_api_options(&s->sampling, sizeof s->sampling, o, "fornax_request_options", err));
-    o = &s->sampling;
-    FX_TRY(copy_bytes(&s->arena, (const void **)&s->sampling.logit_bias, o->n_logit_bias, sizeof *o->logit_bias, err));
-    FX_TRY(copy_bytes(&s->arena, (const void **)&s->sampling.stop_ids, o->n_stop_ids, sizeof *o->stop_ids, err));
-    stops = FX_ARENA_NEWN(&s->arena, fornax_string, o->n_stop + 1);
-    if (!stops)
-        return fx_nomem(err, "a session's options");
-    for (size_t i = 0; i < o->n_stop; i++) {
-        stops[i] = (fornax_string){ fx_arena_strdup(&s->arena, o->stop[i].p, o->stop[i].n), o->stop[i].n };
+    for (size_t i = 0; i < n; i++) {
+        FX_TRY(fx_api_need(stops[i].p, "stop", err));
+        if (stops[i].n == SIZE_MAX)
+            stops[i].n = strlen(stops[i].p);
+        stops[i].p = fx_arena_strdup(a, stops[i].p, stops[i].n);
         if (!stops[i].p)
             return fx_nomem(err, "a session's options");
     }
-    s->sampling.stop = stops;
-    if (o->cache_salt && !(s->sampling.cache_salt = fx_arena_strdup(&s->arena, o->cache_salt, strlen(o->cache_salt))))
+    return FORNAX_OK;
+}
+
+static fx_status copy_sampling(fornax_session *s, const fornax_request_options *o, fx_error *err)
+{
+    fornax_request_options *to = &s->sampling;
+    fx_arena *a = &s->arena;
+
+    FX_TRY(fx_api_options(to, sizeof *to, o, "fornax_request_options", err));
+    if (to->n < 0 || to->n > 1)
+        return fx_fail_param(err, FORNAX_EARG, "n", "n: a session has one reply to a message, found %d", to->n);
+    FX_TRY(copy_list(a, (const void **)&to->logit_bias, to->n_logit_bias, sizeof *to->logit_bias, "logit_bias", err));
+    FX_TRY(copy_list(a, (const void **)&to->stop_ids, to->n_stop_ids, sizeof *to->stop_ids, "stop_ids", err));
+    FX_TRY(copy_list(a, (const void **)&to->stop, to->n_stop, sizeof *to->stop, "stop", err));
+    FX_TRY(copy_stops(a, (fornax_string *)to->stop, to->n_stop, err));
+    if (to->cache_salt && !(to->cache_salt = fx_arena_strdup(a, to->cache_salt, strlen(to->cache_salt))))
         return fx_nomem(err, "a session's options");
-    s->sampling.n = 1;
-    s->sampling.on_event = NULL;
+    to->on_event = NULL;
     return FORNAX_OK;
 }
 
@@ -59,8 +72,13 @@ static fx_status add_message(fornax_session *s, const char *role, const char *te
         return fx_fail(err, m ? FORNAX_EFORMAT : FORNAX_ENOMEM, m ? "%s message: not UTF-8" : "no memory for a %s message",
                        role);
     }
-    json_object_set_new(m, "role", json_string(role));
-    json_object_set_new(m, "content", content);
+    bool whole = json_object_set_new(m, "role", json_string(role)) == 0;
+
+    whole = json_object_set_new(m, "content", content) == 0 && whole;
+    if (!whole) {
+        json_decref(m);
+        return fx_nomem(err, "a message");
+    }
     return json_array_append_new(s->messages, m) == 0 ? FORNAX_OK : fx_nomem(err, "a message");
 }
 
@@ -101,10 +119,13 @@ static fx_status set_up(fornax_session *s, const fornax_session_options *given, 
 fornax_status fornax_session_open(fornax_session **out, fornax_engine *engine, const fornax_session_options *opt,
                                   fornax_error *err)
 {
-    fornax_context *ctx = fornax_engine_model(engine)->ctx;
+    fornax_context *ctx;
     fornax_session *s;
 
+    FX_API_NEED(out);
     *out = NULL;
+    FX_API_NEED(engine);
+    ctx = fornax_engine_model(engine)->ctx;
     FX_TRY(fx_api_usable(ctx, err));
     s = fx_mem_zalloc(&ctx->mem, sizeof *s);
     if (!s)
@@ -129,9 +150,9 @@ static fx_status submit(fornax_session *s, fornax_request **req, fx_error *err)
     char *text;
     fx_status st;
 
-    if (whole && s->kwargs)
-        json_object_set(whole, "kwargs", s->kwargs);
-    text = whole ? json_dumps(whole, JSON_COMPACT) : NULL;
+    bool complete = whole && (!s->kwargs || json_object_set(whole, "kwargs", s->kwargs) == 0);
+
+    text = complete ? json_dumps(whole, JSON_COMPACT) : NULL;
     json_decref(whole);
     if (!text)
         return fx_nomem(err, "the conversation");
@@ -152,19 +173,20 @@ static fx_status stream(fornax_session *s, fornax_request *req, fornax_piece_fn 
     bool manual = fornax_engine_fd(s->engine) >= 0;
 
     for (;;) {
-        int did;
-        fx_status st = fornax_request_next(req, &e, manual ? 0 : -1, err);
+        fx_error none;               /* that there is no event yet is no error of the caller's */
+        fx_status st = fornax_request_next(req, &e, manual ? 0 : -1, &none);
 
         if (st == FORNAX_ETIMEOUT && manual) {
-            FX_TRY(fornax_engine_step(s->engine, &did, err));
+            FX_TRY(fornax_engine_step(s->engine, NULL, err));
             continue;
         }
-        FX_TRY(st);
+        if (st != FORNAX_OK)
+            return fx_fail(err, st, "%s", none.text);
         if (e->kind == FORNAX_EVENT_DONE)
             break;
         fx_buf_add(reply, e->text, e->text_n);
         if (e->text_n > 0 && piece && piece(user, e->text, e->text_n) != 0)
-            fornax_request_cancel(req);
+            return fx_fail(err, FORNAX_ECANCEL, "the reply was stopped");     /* closing cancels */
     }
     if (e->status != FORNAX_OK)
         return fx_fail(err, e->status, "%s", e->error ? e->error : "the request was cancelled");
@@ -174,12 +196,15 @@ static fx_status stream(fornax_session *s, fornax_request *req, fornax_piece_fn 
 fornax_status fornax_session_say(fornax_session *s, const char *text, fornax_piece_fn piece, void *user,
                                  fornax_error *err)
 {
-    size_t before = json_array_size(s->messages);
     fornax_request *req = NULL;
+    size_t before;
     fx_buf reply;
     fx_status st, kept;
 
+    FX_TRY(fx_api_need(s, "session", err));
+    FX_API_NEED(text);
     FX_TRY(fx_api_usable(s->ctx, err));
+    before = json_array_size(s->messages);
     FX_TRY(add_message(s, "user", text, strlen(text), err));
     st = submit(s, &req, err);
     if (st != FORNAX_OK) {               /* the message wasn't sent: as if it hadn't been said */
@@ -201,14 +226,13 @@ const char *fornax_session_messages(const fornax_session *s)
 
     fx_api_json_free(mut->dump);
     mut->dump = json_dumps(s->messages, JSON_COMPACT);
-    return mut->dump ? mut->dump : "[]";
+    return mut->dump;
 }
 
 void fornax_session_clear(fornax_session *s)
 {
-    json_array_clear(s->messages);
-    if (s->system)
-        add_message(s, "system", s->system, strlen(s->system), NULL);
+    for (size_t n = json_array_size(s->messages); n > (s->system ? 1u : 0u); n--)
+        json_array_remove(s->messages, n - 1);
 }
 
 void fornax_session_close(fornax_session *s)

@@ -67,6 +67,7 @@ fx_status fx_engine_resolve(fornax_engine_options *out, const fornax_engine_opti
                             const fx_state_table *state, int64_t max_context, fx_error *err)
 {
     fornax_engine_options o = { .size = sizeof o };
+    uint64_t memory = fx_memory_bytes(&fx_mem_libc, "");
 
     if (given)
         o = *given;
@@ -89,6 +90,9 @@ fx_status fx_engine_resolve(fornax_engine_options *out, const fornax_engine_opti
         return fx_fail_param(err, FORNAX_EUNSUP, "page_tokens",
                              "page_tokens: the model was compiled for pages of %d tokens, not %d",
                              (int)state->page_tokens, o.page_tokens);
+    if ((uint64_t)o.kv_bytes > memory)
+        return fx_fail_param(err, FORNAX_ENOMEM, "kv_bytes", "kv_bytes: %lld is more than the memory of this process, "
+                             "%llu bytes", (long long)o.kv_bytes, (unsigned long long)memory);
     if ((uint64_t)o.kv_bytes < state->page_bytes)
         return fx_fail_param(err, FORNAX_EARG, "kv_bytes", "kv_bytes: %lld is less than one page (%zu bytes)",
                              (long long)o.kv_bytes, state->page_bytes);
@@ -142,7 +146,7 @@ static fx_status make_cache(fx_engine *e, const fx_engine_config *c, fx_error *e
         .share = !e->opt.no_prefix_cache,
     };
 
-    pages = FX_MIN(pages, 1u << 30);
+    pages = FX_MIN(pages, UINT32_MAX / 4);           /* fx_kv_open's limit */
     FX_TRY(fx_kv_open(&e->kv, e->mem, state, (uint32_t)pages, c->identity, err));
     if (state->slot_bytes > 0)
         FX_TRY(fx_kv_add_slots(e->kv, (uint32_t)e->opt.max_batch, count_snapshots(e, state, pages), err));

@@ -3,7 +3,7 @@
  * Everything a request will need is allocated when it is submitted (token and page
  * arrays for its greatest length, penalty counts, text buffers, two chunks of events), so
  * that generating allocates nothing. */
-#include <math.h>
+#include <float.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -31,20 +31,20 @@ static fx_status check_numbers(const fx_engine *e, const fornax_request_options 
         double value, least, most;
         const char *expected;
     } rows[] = {
-        { "temperature", o->temperature, 0, 3.4e38, "a finite number of at least 0" },
+        { "temperature", o->temperature, 0, FLT_MAX, "a finite number of at least 0" },
         { "top_k", o->top_k, 0, INT32_MAX, "0 (all) or more" },
         { "top_p", o->top_p, 0, 1, "0 to 1" },
         { "min_p", o->min_p, 0, 1, "0 to 1" },
-        { "repetition_penalty", o->repetition_penalty, 0, 3.4e38, "a finite number of at least 0" },
+        { "repetition_penalty", o->repetition_penalty, 0, FLT_MAX, "a finite number of at least 0" },
         { "frequency_penalty", o->frequency_penalty, -2, 2, "-2 to 2" },
         { "presence_penalty", o->presence_penalty, -2, 2, "-2 to 2" },
-        { "max_tokens", (double)o->max_tokens, -1, 9e18, "-1 (none), 0 (up to the context's end) or more" },
-        { "min_tokens", (double)o->min_tokens, 0, 9e18, "0 or more" },
+        { "max_tokens", (double)o->max_tokens, -1, 0x1p63, "-1 (none), 0 (up to the context's end) or more" },
+        { "min_tokens", (double)o->min_tokens, 0, 0x1p63, "0 or more" },
         { "n", o->n, 0, e->opt.max_batch, "1 to the engine's max_batch" },
         { "logprobs", o->logprobs, 0, 1, "0 or 1" },
         { "top_logprobs", o->top_logprobs, 0, o->logprobs ? FX_TOP_LOGPROBS : 0,
           o->logprobs ? "0 to 20" : "0 without logprobs" },
-        { "deadline_ms", (double)o->deadline_ms, 0, 9e18, "0 (none) or more" },
+        { "deadline_ms", (double)o->deadline_ms, 0, 0x1p63, "0 (none) or more" },
     };
 
     for (size_t i = 0; i < FX_COUNT(rows); i++)
@@ -72,8 +72,6 @@ static fx_status check_lists(const fx_engine *e, const fornax_request_options *o
 {
     int64_t vocab = e->stepper.vocab;
 
-    if (o->n_ids < 1)
-        return fx_fail_param(err, FORNAX_EARG, "ids", "ids: the prompt is empty");
     FX_TRY(check_ids(o->ids, o->n_ids, vocab, "ids", err));
     FX_TRY(check_ids(o->stop_ids, o->n_stop_ids, vocab, "stop_ids", err));
     if ((o->n_logit_bias && !o->logit_bias) || (o->n_stop && !o->stop))
@@ -83,7 +81,7 @@ static fx_status check_lists(const fx_engine *e, const fornax_request_options *o
         const fornax_logit_bias *b = &o->logit_bias[i];
 
         FX_TRY(check_ids(&b->id, 1, vocab, "logit_bias", err));
-        if (!(b->bias <= 3.4e38f))
+        if (!(b->bias <= FLT_MAX))
             return bad_number(err, "logit_bias", "a finite number or minus infinity", (double)b->bias);
     }
     if (o->n_stop && !e->tokenizer)
@@ -94,9 +92,11 @@ static fx_status check_lists(const fx_engine *e, const fornax_request_options *o
 /* Room for at least one new token, unless none is wanted. */
 static fx_status check_length(const fx_engine *e, const fornax_request_options *o, fx_error *err)
 {
-    uint64_t least = (uint64_t)o->n_ids + (o->max_tokens >= 0);
+    uint64_t most = (uint64_t)e->context - (o->max_tokens >= 0);
 
-    if (least <= (uint64_t)e->context)
+    if (o->n_ids < 1)
+        return fx_fail_param(err, FORNAX_EARG, "ids", "ids: the prompt is empty");
+    if (o->n_ids <= most)
         return FORNAX_OK;
     return fx_fail_param(err, FORNAX_EARG, "context_length",
                          "the prompt has %zu tokens%s; this engine's context is %lld tokens", o->n_ids,
@@ -321,7 +321,9 @@ static fx_status take_place(fx_engine *e, fx_error *err)
     uint32_t retry = 0;
 
     pthread_mutex_lock(&e->lock);
-    if (e->n_queued >= e->opt.queue_limit) {
+    if (e->closing) {
+        st = FORNAX_ECANCEL;
+    } else if (e->n_queued >= e->opt.queue_limit) {
         e->stats.requests_rejected++;
         retry = retry_after(e);
         st = FORNAX_EBUSY;
@@ -331,6 +333,8 @@ static fx_status take_place(fx_engine *e, fx_error *err)
     pthread_mutex_unlock(&e->lock);
     if (st == FORNAX_OK)
         return st;
+    if (st == FORNAX_ECANCEL)
+        return fx_fail(err, st, "the engine is being closed");
     fx_fail(err, st, "the queue is full: %d requests wait", e->opt.queue_limit);
     if (err)
         err->retry_after_ms = retry;
@@ -357,8 +361,8 @@ static fx_status check_request(fx_engine *e, const fornax_request_options *opt, 
 {
     FX_TRY(fx_engine_usable(e, err));
     FX_TRY(check_numbers(e, opt, err));
+    FX_TRY(check_length(e, opt, err));       /* before anybody walks so many ids */
     FX_TRY(check_lists(e, opt, err));
-    FX_TRY(check_length(e, opt, err));
     return take_place(e, err);
 }
 
