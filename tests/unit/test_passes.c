@@ -1,6 +1,6 @@
 /* test_passes.c - the cases of tests/cases/passes, and what holds for the pipeline.
  *
- * A case is:  "pass NAME" (or "pass all": the whole pipeline), perhaps "mode f32", a graph, then "expect" and
+ * A case is:  "pass NAME" (or "pass all": the whole pipeline), perhaps "mode f32" (or bf16, f16, adapters), a graph, then "expect" and
  * the graph it becomes, or "expect unchanged".  Names of values don't count, but
  * those of inputs and weights; the order of ops does. */
 #include "fxtest.h"
@@ -47,7 +47,7 @@ static fx_dtype_mode mode_of(const char *name)
 
 static fx_status run_passes(const one_case *c, fx_graph *g, int64_t *changes, fx_error *err)
 {
-    fx_pass_options opt = { .mode = mode_of(c->mode) };
+    fx_pass_options opt = { .mode = mode_of(c->mode), .adapters = !strcmp(c->mode, "adapters") };
     const fx_pass *pass = fx_pass_find(fx_str_of(c->pass));
 
     if (!strcmp(c->pass, "all")) {
