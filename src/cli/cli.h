@@ -133,6 +133,8 @@ bool fx_cli_tokenize(fx_id_vec *out, const fornax_tokenizer *tok, fx_str text, u
 
 /* Standard output took everything so far. */
 bool fx_cli_output_ok(void);
+/* Writes at once, after what stdio holds. A signal in the middle is no error: the rest follows. */
+void fx_cli_write(fx_str text);
 
 /* ^C, SIGTERM, SIGHUP: the first sets a flag, the second ends the program. */
 void fx_cli_catch_interrupt(void);

@@ -155,8 +155,7 @@ static bool next_line(line_source *s, fx_str *out)
 static int print_piece(void *user, const char *text, size_t n)
 {
     (void)user;
-    fwrite(text, 1, n, stdout);
-    fflush(stdout);
+    fx_cli_write(fx_str_n(text, n));
     return fx_cli_interrupted() || !fx_cli_output_ok();
 }
 
@@ -188,7 +187,7 @@ static fornax_status say(fornax_session *s, fx_str line, fornax_error *err)
     st = text.failed ? fx_nomem(err, "the message")
                      : fornax_session_say(s, fx_buf_view(&text).p, print_piece, NULL, err);
     fx_buf_done(&text);
-    printf(st == FORNAX_ECANCEL ? " (stopped)\n" : "\n");
+    fx_cli_write(st == FORNAX_ECANCEL ? FX_STR(" (stopped)\n") : FX_STR("\n"));
     return st == FORNAX_ECANCEL ? FORNAX_OK : st;
 }
 

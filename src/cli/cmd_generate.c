@@ -66,8 +66,7 @@ static void take_event(output *out, const fornax_event *e)
         return;
     }
     if (!out->opt->json) {
-        fwrite(e->text, 1, e->text_n, stdout);
-        fflush(stdout);
+        fx_cli_write(fx_str_n(e->text, e->text_n));
         return;
     }
     choice *c = &out->choices[e->choice];

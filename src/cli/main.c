@@ -1,6 +1,9 @@
 /* main.c - the fornax program: finds the command, parses its options, runs it. */
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
 #include <stdlib.h>
 
 #include "cli/cli.h"
@@ -41,7 +44,22 @@ bool fx_cli_in_range(const char *option, int64_t v, int64_t low, int64_t high)
     return false;
 }
 
-bool fx_cli_output_ok(void) { return !ferror(stdout); }
+static bool write_failed;
+
+bool fx_cli_output_ok(void) { return !write_failed && !ferror(stdout); }
+
+void fx_cli_write(fx_str text)
+{
+    write_failed |= fflush(stdout) != 0;
+    while (text.n > 0 && !write_failed) {
+        ssize_t n = write(STDOUT_FILENO, text.p, text.n);
+
+        if (n >= 0)
+            text = fx_str_n(text.p + n, text.n - (size_t)n);
+        else
+            write_failed = errno != EINTR;
+    }
+}
 
 static void print_overview(FILE *to)
 {
@@ -235,7 +253,7 @@ int main(int argc, char **argv)
 
     signal(SIGPIPE, SIG_IGN);            /* a reader that went away is a write error, said below */
     status = dispatch(argc, argv);
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    if (fflush(stdout) == 0 && fx_cli_output_ok())
         return status;
     fprintf(stderr, "fornax%s%s: standard output: write error\n", *current ? " " : "", current);
     return status ? status : FX_EXIT_FAILED;
