@@ -97,10 +97,12 @@ class Browser:
         return value
 
     def open(self, url):
+        self.js("window.left = true")                  # the page before may have the same address
         self.call("Page.navigate", url=url)
-        self.wait(f"document.readyState === 'complete' && location.href.startsWith({json.dumps(url)})")
+        self.wait(f"!window.left && document.readyState === 'complete' && location.href.startsWith({json.dumps(url)})")
 
     def type(self, text):
+        self.wait("document.activeElement !== document.body")     # autofocus comes after the load event
         self.call("Input.insertText", text=text)
 
     def key(self, name, code=0, shift=False):
