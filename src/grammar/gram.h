@@ -88,6 +88,11 @@ typedef struct fx_gram_array_spec {
 } fx_gram_array_spec;
 fx_gnode fx_gram_array(fx_gram_builder *b, const fx_gram_array_spec *spec);
 
+/* For arrays that a spec can't say: the blanks that the space policy allows inside of brackets (maybe none),
+ * and a comma between items as that policy or the separators spell it. */
+fx_gnode fx_gram_blanks(fx_gram_builder *b);
+fx_gnode fx_gram_comma(fx_gram_builder *b);
+
 /* Checks that every rule is defined and that the root can match something (FORNAX_EFORMAT says
  * which rule can't); frees the builder in any case. */
 fx_status fx_gram_finish(fx_gram **out, fx_gram_builder *b, fx_gnode root, fx_error *err);

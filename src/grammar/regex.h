@@ -36,6 +36,7 @@ fx_re_pool *fx_re_pool_new(const fx_mem *mem, size_t max_nodes);
 void fx_re_pool_free(fx_re_pool *p);
 size_t fx_re_pool_bytes(const fx_re_pool *p);
 bool fx_re_pool_failed(const fx_re_pool *p);
+void *fx_re_pool_alloc(fx_re_pool *p, size_t size);                        /* cleared; lives as long as the pool; NULL: no memory */
 
 fx_re fx_re_byte_set(fx_re_pool *p, const uint64_t set[4]);
 fx_re fx_re_literal(fx_re_pool *p, fx_str bytes);                          /* exactly these bytes */
