@@ -413,9 +413,15 @@ FORNAX_API void fornax_request_close(fornax_request *req);
  * the bits of the bare model. Cached prefixes are shared among requests whose adapters have equal
  * content and scale, whatever their names or paths. */
 typedef struct fornax_adapter fornax_adapter;
+
+typedef struct fornax_adapter_options {
+    size_t size;
+    double scale;             /* factor on what the adapter adds; 0: 1 */
+} fornax_adapter_options;
+
 /* The model must have been opened with options.adapters. */
 FORNAX_API fornax_status fornax_adapter_open(fornax_adapter **out, fornax_model *model, const char *path,
-                                             fornax_error *err);
+                                             const fornax_adapter_options *opt, fornax_error *err);
 /* Requests that use it go on; it is freed with the last of them. */
 FORNAX_API void fornax_adapter_close(fornax_adapter *adapter);
 /* As fornax_model_evaluate, with the adapter. */
@@ -429,7 +435,8 @@ typedef struct fornax_session fornax_session;
 typedef struct fornax_session_options {
     size_t size;
     const char *system;                       /* system message or NULL          */
-    const fornax_request_options *sampling;   /* copied; ids and on_event unused, n: 1 or 0 */
+    const fornax_request_options *sampling;   /* copied; ids and on_event unused, n: 1 or 0; an adapter
+                                                 must stay open as long as the session */
     const char *kwargs;                       /* JSON object for the template, or NULL */
 } fornax_session_options;
 
@@ -462,6 +469,7 @@ typedef struct fornax_embed_options {
     int no_normalize;         /* 1: vectors keep their lengths; else they are of length 1            */
     int truncate;             /* 1: texts longer than the model takes are cut (fornax_embeddings_cut);
                                  else they are FORNAX_EARG with both counts                          */
+    const struct fornax_adapter *adapter;   /* of the model, open until the call returns; NULL: none */
 } fornax_embed_options;
 
 /* One vector for each input, pooled as the model's files say.  The same input has the same

@@ -21,6 +21,7 @@ typedef struct peft {
     struct { fx_str module; const fx_weight *a, *b; bool used; } *pairs;
     size_t n_pairs;
     fx_hash128 identity;
+    double scale;                /* the caller's */
 } peft;
 
 /* ---- The configuration ---- */
@@ -174,7 +175,7 @@ static bool find_pair(void *user, fx_str name, fx_adapter_pair *out)
         rank = pattern(p, "rank_pattern", name, p->rank);
         alpha = pattern(p, "alpha_pattern", name, p->alpha);
         *out = (fx_adapter_pair){ as_f32(p, a), as_f32(p, b), a->shape[0], a->shape[1], b->shape[0],
-                                  (float)(alpha / (p->rslora ? sqrt(rank) : rank)) };
+                                  (float)(p->scale * alpha / (p->rslora ? sqrt(rank) : rank)) };
         p->pairs[k].used = out->a && out->b;
         return p->pairs[k].used;         /* else: no memory, which 'used' tells */
     }
@@ -202,7 +203,7 @@ static fx_status check_used(peft *p, fx_error *err)
             return fx_fail(err, FORNAX_EFORMAT, "%s: %.*s: expected rank %g, found %lld", p->path,
                            FX_STR_ARG(p->pairs[k].module), rank, (long long)p->pairs[k].a->shape[0]);
         mix(&p->identity, p->pairs[k].module.p, p->pairs[k].module.n);
-        mix(&p->identity, (const double[]){ rank, alpha, p->rslora }, 3 * sizeof(double));
+        mix(&p->identity, (const double[]){ rank, alpha, p->rslora, p->scale }, 4 * sizeof(double));
         for (int i = 0; i < 2; i++) {
             mix(&p->identity, &pair[i]->dtype, sizeof pair[i]->dtype);
             mix(&p->identity, pair[i]->data, pair[i]->bytes);
@@ -238,8 +239,10 @@ static fx_status load(peft *p, fx_adapter **out, fx_error *err)
     return st;
 }
 
-fornax_status fornax_adapter_open(fornax_adapter **out, fornax_model *model, const char *path, fornax_error *err)
+fornax_status fornax_adapter_open(fornax_adapter **out, fornax_model *model, const char *path,
+                                  const fornax_adapter_options *opt, fornax_error *err)
 {
+    fornax_adapter_options o = FORNAX_OPTIONS(fornax_adapter_options);
     peft p = { .model = model, .path = path };
     fx_fpmode old;
     fornax_adapter *a;
@@ -250,6 +253,10 @@ fornax_status fornax_adapter_open(fornax_adapter **out, fornax_model *model, con
     FX_API_NEED(model);
     FX_API_NEED(path);
     FX_TRY(fx_api_usable(model->ctx, err));
+    FX_TRY(fx_api_options(&o, sizeof o, opt, "fornax_adapter_options", err));
+    if (!isfinite(o.scale))
+        return fx_fail_param(err, FORNAX_EARG, "scale", "scale: expected a finite number, found %g", o.scale);
+    p.scale = o.scale != 0 ? o.scale : 1;
     a = fx_mem_zalloc(&model->ctx->mem, sizeof *a);
     if (!a)
         return fx_nomem(err, "an adapter");

@@ -32,6 +32,7 @@ typedef struct job {
     size_t limit;                /* tokens of a text at most */
     /* One step. */
     fx_exec *exec;
+    const fx_adapter *adapter;   /* or NULL */
     size_t max_rows;
     int32_t *pos, *seq, *wanted; /* [max_rows] each */
     fx_page *pages;              /* [n_pages] */
@@ -223,7 +224,8 @@ static bool is_wanted(const job *j, size_t k, size_t n)
 /* Rows [at, at + n) of text i behind the step's rows. */
 static void add_rows(job *j, fx_step *s, size_t i, size_t at, size_t n, const fx_page *pages)
 {
-    j->seqs[s->n_seqs] = (fx_step_seq){ .row0 = s->n_rows, .n_rows = (int32_t)n, .pos0 = (int32_t)at, .pages = pages, .adapter = -1 };
+    j->seqs[s->n_seqs] = (fx_step_seq){ .row0 = s->n_rows, .n_rows = (int32_t)n, .pos0 = (int32_t)at, .pages = pages,
+                                        .adapter = j->adapter ? 0 : -1 };
     for (size_t k = 0; k < n; k++, s->n_rows++) {
         j->pos[s->n_rows] = (int32_t)(at + k);
         j->seq[s->n_rows] = s->n_seqs;
@@ -238,7 +240,8 @@ static fx_step new_step(const job *j, size_t first_id)
     const fx_state_table *s = fx_program_state(j->m->program);
 
     return (fx_step){ .token = j->ids.at + first_id, .pos = j->pos, .seq = j->seq, .seqs = j->seqs, .logit_rows = j->wanted,
-                      .kv = j->kv, .page_bytes = s->page_bytes, .page_tokens = s->page_tokens };
+                      .kv = j->kv, .page_bytes = s->page_bytes, .page_tokens = s->page_tokens,
+                      .adapters = j->adapter ? &j->adapter : NULL };
 }
 
 static void run_step(job *j, const fx_step *s)
@@ -324,6 +327,8 @@ static fx_status check(const fornax_model *m, const fornax_embed_options *o, siz
     if (o->dimensions < 0 || o->dimensions > m->embedder.dim)
         return fx_fail_param(err, FORNAX_EARG, "dimensions", "dimensions: expected 1 to %lld, found %lld",
                              (long long)m->embedder.dim, (long long)o->dimensions);
+    if (o->adapter && o->adapter->model != m)
+        return fx_fail_param(err, FORNAX_EARG, "adapter", "adapter: it belongs to another model");
     if (n == 0 || n > 1 << 24)
         return fx_fail_param(err, FORNAX_EARG, "input", "input: expected 1 to %d texts, found %zu", 1 << 24, n);
     return FORNAX_OK;
@@ -344,6 +349,7 @@ fornax_status fornax_embed(fornax_embeddings **out, fornax_model *model, const f
     j.mem = &model->ctx->mem;
     FX_TRY(fx_api_options(&j.o, sizeof(j.o), opt, "fornax_embed_options", err));
     FX_TRY(check(model, &j.o, n, err));
+    j.adapter = j.o.adapter ? j.o.adapter->adapter : NULL;
     fx_ids_init(&j.ids, j.mem);
     j.limit = (size_t)model->info.max_context;
     if (model->embedder.max_tokens && (size_t)model->embedder.max_tokens < j.limit)

@@ -68,7 +68,8 @@ typedef struct fx_model_opts {
     const char *dtype, *kv_dtype, *chat_template;
     int64_t ctx;
     bool verbose, quiet;
-    const char *lora;            /* an adapter's folder: the model is opened with room for it (FX_LORA_OPT) */
+    const char *lora;            /* an adapter: the model is opened with room for it (FX_LORA_OPT) */
+    bool adapters;               /* room for adapters without one */
 } fx_model_opts;
 #define FX_MODEL_OPTS(type, m)                                                                                       \
     { "threads", 't', FX_OPT_INT, offsetof(type, m.threads), "N", "compute threads (default: all this process may use)" }, \
@@ -81,7 +82,7 @@ typedef struct fx_model_opts {
 
 /* For commands that run one request with an adapter or none. */
 #define FX_LORA_OPT(type, m) \
-    { "lora", 0, FX_OPT_STR, offsetof(type, m.lora), "DIR", "apply this LoRA adapter (a folder in PEFT's layout)" }
+    { "lora", 0, FX_OPT_STR, offsetof(type, m.lora), "PATH[:SCALE]", "apply this LoRA adapter: PEFT's folder or a .gguf" }
 
 /* Sampling options; defaults are what 'greedy unless asked' users of the model expect. */
 typedef struct fx_sampling_opts {
@@ -119,6 +120,10 @@ fornax_status fx_cli_model(fornax_context **ctx, fornax_model **model, const cha
                            fornax_error *err);
 fornax_status fx_cli_model_for(fornax_context **ctx, fornax_model **model, const char *path, const fx_model_opts *m,
                                bool embeddings, fornax_error *err);
+/* "path" or "path:0.5": *path is a copy without the scale, which the caller frees. */
+bool fx_cli_lora(const char *value, char **path, double *scale);
+/* The adapter that FX_LORA_OPT names, NULL if none. */
+fornax_status fx_cli_adapter(fornax_adapter **adapter, fornax_model *model, const fx_model_opts *m, fornax_error *err);
 /* False after a usage message. */
 bool fx_cli_check_sampling(const fx_sampling_opts *s);
 /* Borrows the strings of 's', which was checked; 'strings' must hold s->stop.n entries. */

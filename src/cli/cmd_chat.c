@@ -18,6 +18,7 @@ typedef struct chat_opts {
 
 static const fx_opt opts[] = {
     { "system", 0, FX_OPT_STR, offsetof(chat_opts, system), "TEXT", "system message" },
+    FX_LORA_OPT(chat_opts, model),
     FX_SAMPLING_OPTS(chat_opts, sampling),
     FX_MODEL_OPTS(chat_opts, model),
     { 0 },
@@ -224,6 +225,7 @@ static int run(const void *o, int n, char **args)
     fornax_model *model = NULL;
     fornax_engine *engine = NULL;
     fornax_session *session = NULL;
+    fornax_adapter *adapter = NULL;
     int status;
 
     (void)n;
@@ -233,8 +235,10 @@ static int run(const void *o, int n, char **args)
     fx_cli_sampling(&sampling, &opt->sampling, stops);
     so.system = opt->system;
     so.sampling = &sampling;
-    if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) != FORNAX_OK ||
-        fornax_engine_open(&engine, model, &eo, &err) != FORNAX_OK ||
+    if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) == FORNAX_OK &&
+        fx_cli_adapter(&adapter, model, &opt->model, &err) == FORNAX_OK)
+        sampling.adapter = adapter;
+    if (err.status != FORNAX_OK || fornax_engine_open(&engine, model, &eo, &err) != FORNAX_OK ||
         fornax_session_open(&session, engine, &so, &err) != FORNAX_OK) {
         status = fx_cli_fail(&err);
     } else {
@@ -243,6 +247,7 @@ static int run(const void *o, int n, char **args)
         status = converse(session);
     }
     fornax_session_close(session);
+    fornax_adapter_close(adapter);
     fornax_engine_close(engine);
     fornax_model_close(model);
     fornax_context_close(ctx);
@@ -253,6 +258,7 @@ const fx_cmd fx_cmd_chat = {
     .name = "chat", .args = "MODEL", .min_args = 1, .max_args = 1,
     .summary = "talk with a model in the terminal",
     .examples = "  fornax chat model.gguf\n  fornax chat model.gguf --system 'Answer in one sentence.' -T 0.7\n"
-                "  printf 'What is gravity?\\n' | fornax chat model.gguf\n",
+                "  printf 'What is gravity?\\n' | fornax chat model.gguf\n"
+                "  fornax chat folder/ --lora adapter/\n",
     .opts = opts, .opts_bytes = sizeof(chat_opts), .defaults = &defaults, .run = run,
 };

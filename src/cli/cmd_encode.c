@@ -15,6 +15,7 @@ static const fx_opt opts[] = {
     { "no-normalize", 0, FX_OPT_FLAG, offsetof(encode_opts, no_normalize), NULL, "leave the vectors' lengths as they are" },
     { "truncate", 0, FX_OPT_FLAG, offsetof(encode_opts, truncate), NULL, "cut texts that are too long, and say so" },
     { "json", 0, FX_OPT_FLAG, offsetof(encode_opts, json), NULL, "{\"embeddings\": [[...] per text]}" },
+    FX_LORA_OPT(encode_opts, model),
     FX_MODEL_OPTS(encode_opts, model),
     { 0 },
 };
@@ -71,10 +72,14 @@ static int embed(const encode_opts *opt, fornax_model *model, fornax_error *err)
 {
     fornax_embed_options eo = FORNAX_OPTIONS(fornax_embed_options);
     fornax_embeddings *e = NULL;
+    fornax_adapter *adapter = NULL;
     input_vec inputs = { 0 };
     int status = FX_EXIT_FAILED;
     fx_buf text;
 
+    if (fx_cli_adapter(&adapter, model, &opt->model, err) != FORNAX_OK)
+        return fx_cli_fail(err);
+    eo.adapter = adapter;
     eo.dimensions = opt->dimensions;
     eo.no_normalize = opt->no_normalize;
     eo.truncate = opt->truncate;
@@ -91,6 +96,7 @@ static int embed(const encode_opts *opt, fornax_model *model, fornax_error *err)
         }
     }
     fornax_embeddings_close(e);
+    fornax_adapter_close(adapter);
     FX_VEC_FREE(&inputs, &fx_mem_libc);
     fx_buf_done(&text);
     return status;

@@ -171,8 +171,7 @@ static int generate(const generate_opts *opt, fornax_engine *engine, const fx_id
     output out = { .opt = opt };
     int status = FX_EXIT_FAILED;
 
-    if (opt->model.lora &&
-        fornax_adapter_open(&adapter, fornax_engine_model(engine), opt->model.lora, err) != FORNAX_OK)
+    if (fx_cli_adapter(&adapter, fornax_engine_model(engine), &opt->model, err) != FORNAX_OK)
         return fx_cli_fail(err);
     r.adapter = adapter;
     fx_cli_sampling(&r, &opt->sampling, stops);

@@ -92,16 +92,16 @@ static bool get_ids(fx_id_vec *ids, const logits_opts *opt, const fornax_tokeniz
     return false;
 }
 
-static fornax_status evaluate(fornax_model *model, const char *lora, const fx_id_vec *ids, size_t first, printer *p,
+static fornax_status evaluate(fornax_model *model, const fx_model_opts *opt, const fx_id_vec *ids, size_t first, printer *p,
                               fornax_error *err)
 {
     fornax_adapter *adapter = NULL;
     fornax_status st;
 
-    if (!lora)
-        return fornax_model_evaluate(model, ids->at, ids->n, first, each, p, err);
-    st = fornax_adapter_open(&adapter, model, lora, err);
-    if (st == FORNAX_OK)
+    st = fx_cli_adapter(&adapter, model, opt, err);
+    if (st == FORNAX_OK && !adapter)
+        st = fornax_model_evaluate(model, ids->at, ids->n, first, each, p, err);
+    else if (st == FORNAX_OK)
         st = fornax_adapter_evaluate(adapter, ids->at, ids->n, first, each, p, err);
     fornax_adapter_close(adapter);
     return st;
@@ -134,7 +134,7 @@ static int run(const void *o, int n, char **args)
         if (opt->json)
             printf("{\"logits\": [");
         status = FX_EXIT_OK;
-        if (evaluate(model, opt->model.lora, &ids, all || ids.n == 0 ? 0 : ids.n - 1, &p, &err) != FORNAX_OK)
+        if (evaluate(model, &opt->model, &ids, all || ids.n == 0 ? 0 : ids.n - 1, &p, &err) != FORNAX_OK)
             status = fx_cli_fail(&err);
         else if (opt->json)
             printf("]}\n");

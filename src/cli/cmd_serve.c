@@ -1,4 +1,5 @@
 /* cmd_serve.c - fornax serve MODEL: the OpenAI protocol over HTTP. */
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "cli/cli.h"
@@ -8,7 +9,8 @@ typedef struct serve_opts {
     fx_model_opts model;
     const char *host;
     int64_t port, max_batch, step_tokens, prefill_chunk, queue, kv_mib, max_body_mib, timeout;
-    fx_strs names;
+    fx_strs names, loras;
+    const char *lora_dir;
     bool lenient, no_prefix_cache, log_requests;
 } serve_opts;
 
@@ -16,6 +18,8 @@ static const fx_opt opts[] = {
     { "host", 0, FX_OPT_STR, offsetof(serve_opts, host), "ADDR", "address to listen on (default: 127.0.0.1)" },
     { "port", 0, FX_OPT_INT, offsetof(serve_opts, port), "N", "port, 0 for any free one (default: 8000)" },
     { "name", 0, FX_OPT_STRS, offsetof(serve_opts, names), "NAME", "the model's name in the API; may be given again" },
+    { "lora", 0, FX_OPT_STRS, offsetof(serve_opts, loras), "NAME=PATH[:SCALE]", "an adapter that requests choose as model NAME; may be given again" },
+    { "lora-dir", 0, FX_OPT_STR, offsetof(serve_opts, lora_dir), "DIR", "clients may load and unload adapters that lie below DIR" },
     { "max-batch", 0, FX_OPT_INT, offsetof(serve_opts, max_batch), "N", "sequences running at once (default: 64)" },
     { "step-tokens", 0, FX_OPT_INT, offsetof(serve_opts, step_tokens), "N", "tokens in a step at most (default: 512)" },
     { "prefill-chunk", 0, FX_OPT_INT, offsetof(serve_opts, prefill_chunk), "N", "prompt tokens of one request in a step (default: step tokens)" },
@@ -77,7 +81,38 @@ static void raise_descriptors(void)
     }
 }
 
-static fornax_status serve(const serve_opts *o, fornax_model *model, fornax_error *err)
+/* Strings of the options' adapters, to be freed. */
+static void free_loras(fx_server_lora *loras, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free((char *)loras[i].name);
+        free((char *)loras[i].path);
+    }
+}
+
+/* "name=path" or "name=path:scale"; false after a usage message. */
+static bool read_lora(const char *value, fx_server_lora *out)
+{
+    const char *equals = strchr(value, '=');
+    char *path = NULL;
+
+    *out = (fx_server_lora){ 0 };
+    if (!equals || equals == value || !equals[1]) {
+        fx_cli_usage("--lora: expected NAME=PATH or NAME=PATH:SCALE, found '%s'", value);
+        return false;
+    }
+    if (!fx_cli_lora(equals + 1, &path, &out->scale) || !(out->name = strndup(value, (size_t)(equals - value)))) {
+        free(path);
+        fx_cli_usage("--lora: no memory");
+        return false;
+    }
+    out->path = path;
+    if (out->scale == 0)
+        fx_cli_usage("--lora: '%s': a scale of 0 is no adapter", value);
+    return out->scale != 0;
+}
+
+static fornax_status serve(const serve_opts *o, fornax_model *model, const fx_server_lora *loras, fornax_error *err)
 {
     fornax_engine_options eo = FORNAX_OPTIONS(fornax_engine_options);
     const char *name = o->names.n ? o->names.at[0] : fornax_model_get_info(model)->name;
@@ -85,7 +120,7 @@ static fornax_status serve(const serve_opts *o, fornax_model *model, fornax_erro
     fx_server_options so = {
         .host = o->host, .port = (int)o->port,
         .names = o->names.n ? o->names.at : &name, .n_names = o->names.n ? o->names.n : 1,
-        .lenient_fields = o->lenient, .max_body_bytes = (size_t)o->max_body_mib << 20,
+        .loras = loras, .n_loras = o->loras.n, .lora_dir = o->lora_dir, .lenient_fields = o->lenient, .max_body_bytes = (size_t)o->max_body_mib << 20,
         .idle_timeout_s = (int)o->timeout, .grace_ms = 2000, .default_temperature = -1,
         .ready = ready, .ready_user = &b, .stopping = stopping,
         .log = o->log_requests ? log_request : NULL,
@@ -109,19 +144,27 @@ static fornax_status serve(const serve_opts *o, fornax_model *model, fornax_erro
 static int run(const void *o, int n, char **args)
 {
     const serve_opts *opt = o;
+    fx_server_lora loras[FX_COUNT(opt->loras.at)] = { 0 };
+    fx_model_opts mo = opt->model;
     fornax_error err = { 0 };
     fornax_context *ctx = NULL;
     fornax_model *model = NULL;
-    int status = FX_EXIT_OK;
+    int status = check(opt) ? FX_EXIT_OK : FX_EXIT_USAGE;
 
     (void)n;
-    if (!check(opt))
-        return FX_EXIT_USAGE;
+    for (size_t i = 0; i < opt->loras.n && status == FX_EXIT_OK; i++)
+        status = read_lora(opt->loras.at[i], &loras[i]) ? FX_EXIT_OK : FX_EXIT_USAGE;
+    if (status != FX_EXIT_OK) {
+        free_loras(loras, opt->loras.n);
+        return status;
+    }
+    mo.adapters = opt->loras.n > 0 || opt->lora_dir;
     fx_cli_catch_interrupt();
     raise_descriptors();
-    if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) != FORNAX_OK ||
-        serve(opt, model, &err) != FORNAX_OK)
+    if (fx_cli_model(&ctx, &model, args[0], &mo, &err) != FORNAX_OK ||
+        serve(opt, model, loras, &err) != FORNAX_OK)
         status = fx_cli_fail(&err);
+    free_loras(loras, opt->loras.n);
     fornax_model_close(model);
     fornax_context_close(ctx);
     return status;
@@ -131,6 +174,7 @@ const fx_cmd fx_cmd_serve = {
     .name = "serve", .args = "MODEL", .min_args = 1, .max_args = 1,
     .summary = "serve a model with the OpenAI protocol, and a web page to chat",
     .examples = "  fornax serve model.gguf\n  fornax serve folder/ --name my-model --port 8080\n"
+                "  fornax serve folder/ --lora sql=adapters/sql --lora terse=adapters/terse.gguf:0.5\n"
                 "  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\\n"
                 "    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n",
     .opts = opts, .opts_bytes = sizeof(serve_opts), .defaults = &defaults, .run = run,

@@ -102,7 +102,7 @@ fornax_status fx_cli_model_for(fornax_context **ctx, fornax_model **model, const
     opt.dtype = m->dtype;
     opt.kv_dtype = m->kv_dtype;
     opt.max_context = m->ctx;
-    opt.adapters = m->lora != NULL;
+    opt.adapters = m->lora || m->adapters;
     opt.embeddings = embeddings;
     opt.progress = isatty(2) && !m->quiet ? show_progress : check_interrupt;
     opt.progress_user = &shown;
@@ -111,6 +111,42 @@ fornax_status fx_cli_model_for(fornax_context **ctx, fornax_model **model, const
     if (shown >= 0)
         fprintf(stderr, "\r\033[K");
     fx_buf_done(&jinja);
+    return st;
+}
+
+/* ---- Adapters ---- */
+
+bool fx_cli_lora(const char *value, char **path, double *scale)
+{
+    const char *colon = strrchr(value, ':');
+    size_t n = strlen(value);
+
+    if (colon && fx_parse_double(fx_str_of(colon + 1), scale))
+        n = (size_t)(colon - value);
+    else
+        *scale = 1;
+    *path = malloc(n + 1);
+    if (!*path)
+        return false;
+    memcpy(*path, value, n);
+    (*path)[n] = 0;
+    return true;
+}
+
+fornax_status fx_cli_adapter(fornax_adapter **adapter, fornax_model *model, const fx_model_opts *m, fornax_error *err)
+{
+    fornax_adapter_options o = FORNAX_OPTIONS(fornax_adapter_options);
+    fornax_status st;
+    char *path;
+
+    *adapter = NULL;
+    if (!m->lora)
+        return FORNAX_OK;
+    if (!fx_cli_lora(m->lora, &path, &o.scale))
+        return fx_nomem(err, "a path");
+    st = o.scale != 0 ? fornax_adapter_open(adapter, model, path, &o, err)
+                      : fx_fail_param(err, FORNAX_EARG, "lora", "--lora: a scale of 0 is no adapter");
+    free(path);
     return st;
 }
 

@@ -3,6 +3,7 @@
 
 #include "models/encoder.h"
 #include "models/models_int.h"
+#include "models/places.h"
 
 static const fx_arch *const archs[] = {
 #define ARCH(name) &fx_arch_##name,
@@ -11,6 +12,16 @@ static const fx_arch *const archs[] = {
 
 size_t fx_arch_count(void) { return FX_COUNT(archs); }
 const char *fx_arch_name(size_t i) { return archs[i]->name; }
+const char *fx_arch_gguf_name(const fx_arch *arch) { return arch->gguf_name; }
+
+const fx_arch *fx_arch_find(const char *name)
+{
+    for (size_t i = 0; i < FX_COUNT(archs); i++) {
+        if (strcmp(archs[i]->name, name) == 0)
+            return archs[i];
+    }
+    return NULL;
+}
 
 /* ---- Weights by role ----------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "models/models_int.h"
+#include "models/places.h"
 
 /* %L: the layer; %E: the expert, where each has tensors of its own. */
 typedef struct expert_form {
@@ -27,6 +28,51 @@ static const expert_form forms[] = {
     { "model.layers.%L.mlp.experts.gate_up_proj_blocks", NULL, "model.layers.%L.mlp.experts.down_proj_blocks" },
     { "model.layers.%L.mlp.experts.gate_up_proj", NULL, "model.layers.%L.mlp.experts.down_proj" },
 };
+
+/* Whether a name is of this form; the form may go on with ".weight" or "_blocks". */
+static bool is_form(const char *form, fx_str name, int64_t *layer, int64_t *expert)
+{
+    size_t at = 0;
+
+    for (; *form; form++) {
+        int64_t *number = form[1] == 'L' ? layer : expert;
+        size_t first = at;
+
+        if (*form != '%') {
+            if (at == name.n)
+                return strcmp(form, ".weight") == 0 || strcmp(form, "_blocks") == 0;
+            if (name.p[at++] != *form)
+                return false;
+            continue;
+        }
+        for (*number = 0, form++; at < name.n && at < first + 9 && name.p[at] >= '0' && name.p[at] <= '9'; at++)
+            *number = *number * 10 + (name.p[at] - '0');
+        if (at == first)
+            return false;
+    }
+    return at == name.n;
+}
+
+bool fx_expert_name(fx_str name, bool gguf, fx_place_part *part, int64_t *layer, int64_t *expert)
+{
+    for (size_t i = 0; i < FX_COUNT(forms); i++) {
+        const struct { const char *form; fx_place_part part; } rows[] = {
+            { forms[i].gate, forms[i].up ? FX_PART_GATE : FX_PART_GATE_UP }, { forms[i].up, FX_PART_UP },
+            { forms[i].down, FX_PART_DOWN } };
+
+        for (size_t k = 0; k < FX_COUNT(rows); k++) {
+            const char *form = rows[k].form ? fx_place_bare(fx_str_of(rows[k].form)).p : "";
+
+            *layer = *expert = -1;
+            *part = rows[k].part;
+            if (*form && (*form == 'b') == gguf && is_form(form, name, layer, expert))
+                return true;
+        }
+    }
+    *layer = *expert = -1;
+    *part = FX_PART_WHOLE;
+    return false;
+}
 
 /* MXFP4 in two tensors. */
 static bool is_blocks(const char *form) { return strstr(form, "_blocks") != NULL; }

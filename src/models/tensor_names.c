@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "models/models_int.h"
+#include "models/places.h"
 
 enum { GGUF, LLAMA, BARE, EXAONE, FAMILIES };
 
@@ -157,4 +158,40 @@ bool fx_role_name(const fx_arch *arch, const fx_weights *w, int64_t layer, const
         return true;
     }
     return false;
+}
+
+/* ---- From a name to its role ---- */
+
+/* Whether a name is of this form, and of which layer. */
+static bool is_of(const char *form, fx_str name, int64_t *layer)
+{
+    const char *d = strstr(form, "%d");
+    size_t head = d ? (size_t)(d - form) : strlen(form), at = head;
+
+    *layer = FX_ONCE;
+    if (strchr(form, '!') || name.n < head || memcmp(name.p, form, head) != 0)
+        return false;
+    for (*layer = d ? 0 : FX_ONCE; d && at < name.n && name.p[at] >= '0' && name.p[at] <= '9' && at < head + 9; at++)
+        *layer = *layer * 10 + (name.p[at] - '0');
+    if (d && at == head)
+        return false;
+    return fx_str_is(fx_str_n(name.p + at, name.n - at), d ? d + 2 : "");
+}
+
+const char *fx_role_of(const fx_arch *arch, fx_str name, bool gguf, int64_t *layer)
+{
+    for (const fx_tensor_name *t = gguf ? NULL : arch->names; t && t->role; t++) {
+        if (is_of(fx_place_bare(fx_str_of(t->form)).p, name, layer))
+            return t->role;
+    }
+    for (size_t i = 0; i < FX_COUNT(rows); i++) {
+        for (int f = gguf ? GGUF : LLAMA; f < (gguf ? GGUF + 1 : FAMILIES); f++) {
+            const char *form = form_of(&rows[i], f);
+
+            if (form && is_of(fx_place_bare(fx_str_of(form)).p, name, layer))
+                return rows[i].role;
+        }
+    }
+    *layer = FX_ONCE;
+    return NULL;
 }

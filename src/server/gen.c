@@ -43,6 +43,7 @@ struct fx_gen {
     size_t held;                 /* bytes gathered for a whole answer */
     fx_job job;
     fx_str model;                /* as the client named it */
+    fx_lora *lora;               /* which that is, or NULL */
     fornax_request_options opt;
     FX_VEC(fornax_string) stops;
     FX_VEC(int32_t) stop_ids;
@@ -222,19 +223,9 @@ static fx_status read_body(fx_gen *g, const fx_gen_body *b, fx_error *err)
 
 static fx_status read_model(fx_gen *g, const fx_gen_body *b, fx_error *err)
 {
-    const fx_server_options *opt = &g->call->http->opt;
-
-    g->model = fx_str_of(opt->names[0]);
-    if (!b->model.p)
-        return FORNAX_OK;
-    for (size_t i = 0; i < opt->n_names; i++) {
-        if (fx_str_is(b->model, opt->names[i])) {
-            g->model = fx_str_of(opt->names[i]);
-            return FORNAX_OK;
-        }
-    }
-    return fx_fail_param(err, FORNAX_ENOTFOUND, "model", "model '%s': not served here; '%s' is", fx_show(b->model).z,
-                         opt->names[0]);
+    FX_TRY(fx_lora_find(&g->call->http->loras, b->model, &g->lora, &g->model, err));
+    g->opt.adapter = g->lora ? g->lora->adapter : NULL;
+    return FORNAX_OK;
 }
 
 fx_status fx_gen_new(fx_gen **out, fx_call *c, const fx_gen_body *body, bool chat, fx_error *err)
@@ -339,6 +330,7 @@ void fx_gen_free(fx_gen *g)
     FX_VEC_FREE(&g->stops, &fx_mem_libc);
     FX_VEC_FREE(&g->stop_ids, &fx_mem_libc);
     FX_VEC_FREE(&g->bias, &fx_mem_libc);
+    fx_lora_drop(g->lora);
     free(g->choices);
     free(g->salt);
     free(g);

@@ -415,7 +415,9 @@ fornax_status fx_server_run(fornax_engine *engine, const fx_server_options *opt,
     h.opt.idle_timeout_s = opt->idle_timeout_s ? opt->idle_timeout_s : 60;
     h.opt.default_temperature = opt->default_temperature < 0 ? 1 : opt->default_temperature;
     pthread_mutex_init(&h.lock, NULL);
-    st = fx_jobs_start(&h.jobs, err);
+    st = fx_loras_start(&h.loras, h.model, &h.opt, err);
+    if (st == FORNAX_OK)
+        st = fx_jobs_start(&h.jobs, err);
     if (st == FORNAX_OK)
         st = fx_pump_start(&h, err);
     if (st == FORNAX_OK)
@@ -428,6 +430,7 @@ fornax_status fx_server_run(fornax_engine *engine, const fx_server_options *opt,
     }
     fx_jobs_stop(&h.jobs);
     fx_pump_stop(&h);
+    fx_loras_stop(&h.loras);
     pthread_mutex_destroy(&h.lock);
     return st;
 }

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "server/jobs.h"
+#include "server/loras.h"
 #include "server/server.h"
 
 typedef struct fx_http fx_http;
@@ -77,6 +78,7 @@ struct fx_http {
     fx_server_options opt;
     struct MHD_Daemon *daemon;
     fx_jobs jobs;
+    fx_loras loras;
     pthread_mutex_t lock;
     /* The pump: drains requests' events, watches for clients that hang up. */
     pthread_t pump;

@@ -81,14 +81,8 @@ static fx_status read_inputs(inputs *in, const json_t *v, fx_error *err)
     return FORNAX_OK;
 }
 
-static fx_status check_body(const fx_http *h, const embed_body *b, fx_error *err)
+static fx_status check_body(const embed_body *b, fx_error *err)
 {
-    bool served = !b->model.p;
-
-    for (size_t i = 0; i < h->opt.n_names && !served; i++)
-        served = fx_str_is(b->model, h->opt.names[i]);
-    if (!served)
-        return fx_fail_param(err, FORNAX_ENOTFOUND, "model", "model '%s': not served here", fx_show(b->model).z);
     if (!b->input)
         return fx_fail_param(err, FORNAX_EARG, "input", "input: missing");
     if (b->encoding.p && !fx_str_is(b->encoding, "float") && !fx_str_is(b->encoding, "base64"))
@@ -140,7 +134,7 @@ static void put_row(fx_buf *out, const fornax_embeddings *e, size_t i, bool base
     fx_buf_putc(out, '}');
 }
 
-static void reply(fx_call *c, const fornax_embeddings *e, bool base64)
+static void reply(fx_call *c, const fornax_embeddings *e, fx_str model, bool base64)
 {
     size_t tokens = 0;
     fx_error err = { 0 };
@@ -153,7 +147,7 @@ static void reply(fx_call *c, const fornax_embeddings *e, bool base64)
         tokens += fornax_embeddings_tokens(e, i);
     }
     fx_buf_puts(&b, "], \"model\": \"");
-    fx_buf_json(&b, fx_str_of(c->http->opt.n_names ? c->http->opt.names[0] : ""));
+    fx_buf_json(&b, model);
     fx_buf_printf(&b, "\", \"usage\": {\"prompt_tokens\": %zu, \"total_tokens\": %zu}}\n", tokens, tokens);
     if (b.failed) {
         fx_nomem(&err, "the answer");
@@ -172,24 +166,30 @@ static void embeddings(fx_call *c)
     json_t *json = fx_call_json(c);
     inputs in = { 0 };
     fx_error err = { 0 };
+    fx_lora *lora = NULL;
+    fx_str name;
     fx_status st;
 
     if (!json)
         return;
     st = fx_fields_read(json, fields, &body, NULL, c->http->opt.lenient_fields ? &c->ignored : NULL, &err);
     if (st == FORNAX_OK)
-        st = check_body(c->http, &body, &err);
+        st = fx_lora_find(&c->http->loras, body.model, &lora, &name, &err);
+    if (st == FORNAX_OK)
+        st = check_body(&body, &err);
     if (st == FORNAX_OK)
         st = read_inputs(&in, body.input, &err);
     opt.dimensions = body.dimensions == FX_NO_INT ? 0 : body.dimensions;
     opt.truncate = body.truncate;
+    opt.adapter = lora ? lora->adapter : NULL;
     if (st == FORNAX_OK)
         st = fornax_embed(&e, c->http->model, in.at.at, in.at.n, &opt, &err);
     if (st == FORNAX_OK)
-        reply(c, e, fx_str_is(body.encoding, "base64"));
+        reply(c, e, name, fx_str_is(body.encoding, "base64"));
     else
         fx_reply_error(c, &err);
     fornax_embeddings_close(e);
+    fx_lora_drop(lora);
     FX_VEC_FREE(&in.at, &fx_mem_libc);
     FX_VEC_FREE(&in.ids, &fx_mem_libc);
     json_decref(json);

@@ -4,11 +4,19 @@
 
 #include "fornax.h"
 
+typedef struct fx_server_lora {
+    const char *name, *path;
+    double scale;                /* 0: 1 */
+} fx_server_lora;
+
 typedef struct fx_server_options {
     const char *host;            /* "127.0.0.1" */
     int port;                    /* 8000; 0: any free one */
     const char *const *names;    /* the model's names; the first is shown */
     size_t n_names;
+    const fx_server_lora *loras; /* adapters that requests choose by name */
+    size_t n_loras;
+    const char *lora_dir;        /* clients may load adapters from below it; NULL: they may not */
     int lenient_fields;          /* accept unknown request fields, reported in a header */
     size_t max_body_bytes;       /* of a request; 0: 64 MiB */
     int max_connections;         /* 0: 1024 */

@@ -33,7 +33,7 @@ static bool open_rig(rig *r, int adapters, int threads, int chunk, const char *d
     eo.prefill_chunk = chunk;
     if (fornax_context_open(&r->ctx, &co, &r->err) || fornax_model_open(&r->model, r->ctx, MODEL, &mo, &r->err) ||
         fornax_engine_open(&r->engine, r->model, &eo, &r->err) ||
-        (adapters && fornax_adapter_open(&r->adapter, r->model, ADAPTER, &r->err))) {
+        (adapters && fornax_adapter_open(&r->adapter, r->model, ADAPTER, NULL, &r->err))) {
         FXTEST_FAIL("%s", r->err.text);
         return false;
     }
@@ -239,18 +239,18 @@ TEST(faults_are_named)
     if (open_rig(&r, 1, 1, 0, "f32")) {
         fornax_adapter *a = NULL;
 
-        CHECK(fornax_adapter_open(&a, r.model, folder, &r.err) != FORNAX_OK && !a);
+        CHECK(fornax_adapter_open(&a, r.model, folder, NULL, &r.err) != FORNAX_OK && !a);
         CHECK(strstr(r.err.text, "adapter_config.json"));
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             write_text(folder, "adapter_config.json", cases[i].config);
-            CHECK(fornax_adapter_open(&a, r.model, folder, &r.err) != FORNAX_OK && !a);
+            CHECK(fornax_adapter_open(&a, r.model, folder, NULL, &r.err) != FORNAX_OK && !a);
             if (!strstr(r.err.text, cases[i].says))
                 FXTEST_FAIL("\"%s\" lacks \"%s\"", r.err.text, cases[i].says);
         }
     }
     close_rig(&r);
     if (open_rig(&r, 0, 1, 0, "f32")) {
-        CHECK(fornax_adapter_open(&r.adapter, r.model, ADAPTER, &r.err) == FORNAX_EARG && !r.adapter);
+        CHECK(fornax_adapter_open(&r.adapter, r.model, ADAPTER, NULL, &r.err) == FORNAX_EARG && !r.adapter);
         CHECK_STR(r.err.param, "adapters");
     }
     close_rig(&r);

@@ -175,8 +175,8 @@ TEST(null_is_an_error_of_the_caller)
     REFUSED("engine", req, fornax_request_submit(&req, NULL, &o, &err));
     REFUSED("opt", req, fornax_request_submit(&req, w.engine, NULL, &err));
     REFUSED("engine", session, fornax_session_open(&session, NULL, NULL, &err));
-    REFUSED("model", adapter, fornax_adapter_open(&adapter, NULL, MODEL, &err));
-    REFUSED("path", adapter, fornax_adapter_open(&adapter, w.model, NULL, &err));
+    REFUSED("model", adapter, fornax_adapter_open(&adapter, NULL, MODEL, NULL, &err));
+    REFUSED("path", adapter, fornax_adapter_open(&adapter, w.model, NULL, NULL, &err));
     REFUSED("adapter", NULL, fornax_adapter_evaluate(NULL, prompt_ids, 1, 0, count_rows, &did, &err));
     REFUSED("model", vectors, fornax_embed(&vectors, NULL, &input, 1, NULL, &err));
     REFUSED("inputs", vectors, fornax_embed(&vectors, w.model, NULL, 1, NULL, &err));
