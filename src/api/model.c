@@ -122,8 +122,9 @@ static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mod
     i->name = base_name(&m->arena, path);
     i->dtype = mode_name(mode);
     i->kv_dtype = fx_dtype_name(state->kv_dtype);
-    i->numerics_id = fx_arena_printf(&m->arena, "%s/%s/%s/1/%d", fx_cpu_level_name(m->ctx->cpu.level), i->dtype,
-                                     i->kv_dtype, CONTRACT_VERSION);
+    i->numerics_id = fx_arena_printf(&m->arena, "%s%s/%s/%s/1/%d", fx_cpu_level_name(m->ctx->cpu.level),
+                                     fx_program_rounds_bf16(m->program) ? "+bf16" : "", i->dtype, i->kv_dtype,
+                                     CONTRACT_VERSION);
     for (size_t t = 0; t < fx_weights_count(m->weights); t++)
         i->n_params += fx_weights_at(m->weights, t)->n_elems;
     i->file_bytes = (int64_t)fx_weights_file_bytes(m->weights);

@@ -59,7 +59,11 @@ size_t fx_kernel_count(void);                      /* all rows, for tests and be
 const fx_kernel *fx_kernel_at(size_t i);
 
 /* How the weights of a product are held and multiplied. */
-typedef enum fx_act { FX_ACT_F32, FX_ACT_Q8 } fx_act;
+typedef enum fx_act {
+    FX_ACT_F32,
+    FX_ACT_Q8,
+    FX_ACT_BF16                                    /* f32 rows that the kernel rounds to bf16 */
+} fx_act;
 
 typedef struct fx_matmul_kernel {
     fx_dtype weight;                               /* source dtype of a row */
@@ -79,6 +83,8 @@ static inline int64_t fx_matmul_tasks(const fx_matmul_args *a) { return (a->n + 
 
 /* The kernel for weights of 'weight' (k columns) at this level; NULL: none (caller reports). */
 const fx_matmul_kernel *fx_matmul_find(fx_dtype weight, fx_act act, int64_t k, const fx_cpu *cpu);
+/* The activations that a product takes: q8 says that they come as int8. Decides bits. */
+fx_act fx_matmul_act(fx_dtype weight, bool q8, const fx_cpu *cpu);
 /* May m run where 'cpu' was chosen? */
 bool fx_matmul_usable(const fx_matmul_kernel *m, const fx_cpu *cpu);
 size_t fx_matmul_count(void);

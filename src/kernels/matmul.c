@@ -9,6 +9,7 @@ static const fx_matmul_set *const sets[] = {
     &fx_matmul_quant_avxvnni,        /* before AVX2: the first usable row of the best level wins */
     &fx_matmul_quant_avx2,
     &fx_matmul_quant_avx512,
+    &fx_matmul_bf16_avx512bf16,
 #endif
 };
 
@@ -43,6 +44,13 @@ bool fx_matmul_usable(const fx_matmul_kernel *m, const fx_cpu *cpu)
 static bool divides(const fx_matmul_kernel *m, int64_t k)
 {
     return k > 0 && k % fx_dtype_rows[m->weight].block_elems == 0 && (m->act != FX_ACT_Q8 || k % 32 == 0);
+}
+
+fx_act fx_matmul_act(fx_dtype weight, bool q8, const fx_cpu *cpu)
+{
+    if (q8)
+        return FX_ACT_Q8;
+    return weight == FX_BF16 && cpu->bf16_fast ? FX_ACT_BF16 : FX_ACT_F32;
 }
 
 const fx_matmul_kernel *fx_matmul_find(fx_dtype weight, fx_act act, int64_t k, const fx_cpu *cpu)

@@ -31,6 +31,17 @@ int64_t fx_program_vocab(const fx_program *p) { return p->plan->vocab; }
 void fx_program_allow_adapters(fx_program *p) { p->adapters = true; }
 size_t fx_program_weight_bytes(const fx_program *p) { return p->weight_bytes; }
 
+bool fx_program_rounds_bf16(const fx_program *p)
+{
+    for (int32_t i = 0; i < p->plan->n_weights; i++) {
+        const fx_matmul_kernel *k = p->weights[i].kernel;
+
+        if (k && k->act == FX_ACT_BF16)
+            return true;
+    }
+    return false;
+}
+
 void fx_program_free(fx_program *p)
 {
     if (!p)
@@ -307,7 +318,7 @@ static fx_status own_tiles(fx_program *p, const fx_plan_weight *w, fx_bound_weig
                            int64_t tiles, fx_error *err)
 {
     b->dtype = dtype;
-    b->kernel = fx_matmul_find(dtype, w->q8 ? FX_ACT_Q8 : FX_ACT_F32, w->cols, &p->cpu);
+    b->kernel = fx_matmul_find(dtype, fx_matmul_act(dtype, w->q8, &p->cpu), w->cols, &p->cpu);
     if (!b->kernel)
         return fx_fail(err, FORNAX_EUNSUP, "tensor %.*s: no matmul kernel for %s weights with %s activations, k = %lld",
                        FX_STR_ARG(w->name), fx_dtype_name(dtype), w->q8 ? "int8" : "f32", (long long)w->cols);

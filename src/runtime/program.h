@@ -21,6 +21,8 @@ typedef struct fx_exec fx_exec;
 
 const fx_state_table *fx_program_state(const fx_program *p);
 int64_t fx_program_vocab(const fx_program *p);
+/* Do some of its products round activations to bf16 (part of the numerics id)? */
+bool fx_program_rounds_bf16(const fx_program *p);
 void fx_program_free(fx_program *p);
 
 /* A step may have at most max_rows rows, max_logits of them wanting logits. */

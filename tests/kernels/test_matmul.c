@@ -162,11 +162,20 @@ static void compute(const problem *p, int64_t row0, int64_t m, int64_t cut, floa
     free(x);
 }
 
-/* x as the kernel sees it: by the definition in quant.h. */
+/* To the nearest of 8 significant bits, ties to even, by the libm's rule. */
+static double to_bf16(double x)
+{
+    int e;
+    double m = frexp(x, &e);
+
+    return ldexp(nearbyint(ldexp(m, 8)), e - 8);
+}
+
+/* x as the kernel sees it: by the definition in quant.h, or rounded to bf16. */
 static void seen(const problem *p, const float *x, double *out)
 {
     for (int64_t i = 0; i < p->k; i++)
-        out[i] = x[i];
+        out[i] = p->kernel->act == FX_ACT_BF16 ? to_bf16(x[i]) : x[i];
     for (int64_t b = 0; p->kernel->act == FX_ACT_Q8 && b < p->k; b += 32) {
         float max = 0, d;
 
@@ -403,6 +412,7 @@ TEST(find_takes_whole_blocks_only)
         { FX_Q4_K, FX_ACT_Q8, 288, false }, { FX_Q6_K, FX_ACT_Q8, 512, true },
         { FX_IQ1_M, FX_ACT_Q8, 256, true },  { FX_TQ1_0, FX_ACT_Q8, 256, true }, { FX_GROUP4, FX_ACT_Q8, 96, true },
          { FX_I8, FX_ACT_F32, 32, false },
+        { FX_BF16, FX_ACT_BF16, 577, true }, { FX_F16, FX_ACT_BF16, 32, false },
     };
     static const fx_cpu_level levels[] = { FX_CPU_SCALAR, FX_CPU_AVX2, FX_CPU_AVX512, FX_CPU_NEON };
 
@@ -414,6 +424,17 @@ TEST(find_takes_whole_blocks_only)
             CHECK((m != NULL) == cases[i].found);
             CHECK(!m || fx_matmul_usable(m, &cpu));
         }
+}
+
+/* Only where the instruction pays are activations rounded to bf16, and only beside bf16 weights. */
+TEST(activations_are_a_choice_of_weights_and_processor)
+{
+    fx_cpu slow = { .level = FX_CPU_AVX512, .avx512_bf16 = true }, fast = { FX_CPU_AVX512, false, true, true };
+
+    CHECK(fx_matmul_act(FX_BF16, false, &slow) == FX_ACT_F32);
+    CHECK(fx_matmul_act(FX_BF16, false, &fast) == FX_ACT_BF16);
+    CHECK(fx_matmul_act(FX_F16, false, &fast) == FX_ACT_F32);
+    CHECK(fx_matmul_act(FX_Q4_0, true, &fast) == FX_ACT_Q8);
 }
 
 /* ---- Activations ---- */

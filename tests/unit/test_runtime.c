@@ -221,7 +221,7 @@ TEST(numbers_equal_sums_in_double)
     }
 }
 
-TEST(bits_do_not_depend_on_rows_or_threads)
+static void check_bits(fx_dtype_mode mode)
 {
     int32_t tokens[MAX_ROWS];
     float want[MAX_ROWS * VOCAB], got[MAX_ROWS * VOCAB];
@@ -232,7 +232,7 @@ TEST(bits_do_not_depend_on_rows_or_threads)
     for (int threads = 1; threads <= 3; threads++) {
         compiled c;
 
-        compile(&c, "f32", threads, FX_MODE_AUTO, &plain_source);
+        compile(&c, "f32", threads, mode, &plain_source);
         CHECK_OK(c.st, c.err);
         if (c.program) {
             if (threads == 1) {
@@ -244,6 +244,27 @@ TEST(bits_do_not_depend_on_rows_or_threads)
                 CHECK_MEM(got, want, (size_t)(n * VOCAB) * sizeof *got);
             }
         }
+        drop(&c);
+    }
+}
+
+TEST(bits_do_not_depend_on_rows_or_threads)
+{
+    check_bits(FX_MODE_AUTO);
+    check_bits(FX_MODE_BF16);
+}
+
+/* ... and what rounds activations says so, for the numerics id. */
+TEST(a_program_knows_that_it_rounds_to_bf16)
+{
+    static const fx_dtype_mode modes[] = { FX_MODE_AUTO, FX_MODE_F32, FX_MODE_BF16 };
+
+    make_tensors(false);
+    for (size_t i = 0; i < FX_COUNT(modes); i++) {
+        compiled c;
+
+        compile(&c, "f32", 1, modes[i], &plain_source);
+        CHECK(c.program && fx_program_rounds_bf16(c.program) == (modes[i] == FX_MODE_BF16 && fx_cpu_detect().bf16_fast));
         drop(&c);
     }
 }

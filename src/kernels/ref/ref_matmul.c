@@ -1,6 +1,7 @@
 /* ref_matmul.c - reference kernels: y = epilogue(x @ w^T) from packed tiles.
  *
  *     f32 activations:   y[r][n] = sum over k of x[r][k] * w[n][k]
+ *     bf16 activations:  the same, x rounded
  *     int8 activations:  y[r][n] = sum over blocks b of d[r][b] * (the block's sum over k of q[r][k] * w[n][k])
  *
  * Integers are exact, floats are summed in double and rounded once, so that a variant's
@@ -42,8 +43,11 @@ static double weight_bf16(const uint8_t *tile, int64_t k, int lane)
     return fx_bf16_to_f32(load16(tile + k / 2 * 64 + lane * 4 + k % 2 * 2));
 }
 
+static float as_it_is(float x) { return x; }
+static float rounded(float x) { return fx_bf16_to_f32(fx_f32_to_bf16(x)); }
+
 static void dot_plain(const fx_matmul_args *a, const uint8_t *tile, int64_t row, float out[FX_TILE],
-                      double (*weight)(const uint8_t *, int64_t, int))
+                      float (*act)(float), double (*weight)(const uint8_t *, int64_t, int))
 {
     const float *x = a->x.p + row * a->x.ld;
 
@@ -51,7 +55,7 @@ static void dot_plain(const fx_matmul_args *a, const uint8_t *tile, int64_t row,
         double sum = 0;
 
         for (int64_t k = 0; k < a->k; k++)
-            sum += x[k] * weight(tile, k, lane);
+            sum += act(x[k]) * weight(tile, k, lane);
         out[lane] = (float)sum;
     }
 }
@@ -192,7 +196,7 @@ static void run(const fx_matmul_args *a, int64_t t0, int64_t t1, tile_fn tile)
 #define REF_PLAIN(T, t)                                                                                    \
     static void tile_##t(const fx_matmul_args *a, const uint8_t *w, int64_t row, float out[FX_TILE])       \
     {                                                                                                      \
-        dot_plain(a, w, row, out, weight_##t);                                                             \
+        dot_plain(a, w, row, out, as_it_is, weight_##t);                                                   \
     }
 #define REF_QUANT(T, t)                                                                                    \
     static void tile_##t(const fx_matmul_args *a, const uint8_t *w, int64_t row, float out[FX_TILE])       \
@@ -207,8 +211,13 @@ static void run(const fx_matmul_args *a, int64_t t0, int64_t t1, tile_fn tile)
     }
 FX_PACK_PLAIN(REF_PLAIN)
 FX_PACK_QUANT(REF_QUANT)
+static void tile_bf16_rounded(const fx_matmul_args *a, const uint8_t *w, int64_t row, float out[FX_TILE])
+{
+    dot_plain(a, w, row, out, rounded, weight_bf16);
+}
 FX_PACK_PLAIN(REF_RUN)
 FX_PACK_QUANT(REF_RUN)
+REF_RUN(BF16, bf16_rounded)
 
 #define ROW(T, t, act) \
     { FX_##T, act, FX_CPU_SCALAR, NULL, "matmul_" #t "_ref", fx_pack_tile_bytes_##t, fx_pack_tile_##t, run_##t, NULL },
@@ -217,5 +226,9 @@ FX_PACK_QUANT(REF_RUN)
       run_##as, NULL },
 #define ROW_PLAIN(T, t) ROW(T, t, FX_ACT_F32)
 #define ROW_QUANT(T, t) ROW(T, t, FX_ACT_Q8)
-static const fx_matmul_kernel rows[] = { FX_PACK_PLAIN(ROW_PLAIN) FX_PACK_QUANT(ROW_QUANT) FX_PACK_SHARED(ROW_SHARED) };
+static const fx_matmul_kernel rows[] = {
+    FX_PACK_PLAIN(ROW_PLAIN) FX_PACK_QUANT(ROW_QUANT) FX_PACK_SHARED(ROW_SHARED)
+    { FX_BF16, FX_ACT_BF16, FX_CPU_SCALAR, NULL, "matmul_bf16_rounded_ref", fx_pack_tile_bytes_bf16, fx_pack_tile_bf16,
+      run_bf16_rounded, NULL },
+};
 const fx_matmul_set fx_matmul_ref = { rows, FX_COUNT(rows) };
