@@ -185,9 +185,10 @@ typedef struct fornax_quantize_options {
     void *progress_user;
 } fornax_quantize_options;
 
-/* Writes the GGUF file 'in' (or its parts) to 'out' with its matrices in another type. The
- * bytes don't depend on the number of threads. 'out' appears whole or not at all, and
- * may be 'in'. Rows that aren't whole blocks get a type that fits. */
+/* Writes the GGUF file 'in' (or its parts) to 'out' with its matrices in another type; or the hub
+ * folder 'in' as a GGUF, for Llama, Mistral, Qwen2, Qwen3 and near relatives. The bytes don't
+ * depend on the number of threads. 'out' appears whole or not at all, and may be 'in' if that is a
+ * file. Rows that aren't whole blocks get a type that fits. */
 FORNAX_API fornax_status fornax_quantize(fornax_context *ctx, const char *in, const char *out,
                                          const fornax_quantize_options *opt, fornax_error *err);
 

@@ -1,4 +1,4 @@
-/* cmd_quantize.c - fornax quantize IN OUT --type T: a GGUF file in other types. */
+/* cmd_quantize.c - fornax quantize IN OUT --type T: a GGUF file or hub folder as a GGUF in other types. */
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -59,9 +59,10 @@ static int run(const void *o, int n, char **args)
 }
 
 const fx_cmd fx_cmd_quantize = {
-    .name = "quantize", .args = "IN.gguf OUT.gguf", .min_args = 2, .max_args = 2,
-    .summary = "write a GGUF file with its matrices in another type",
+    .name = "quantize", .args = "IN OUT.gguf", .min_args = 2, .max_args = 2,
+    .summary = "write a GGUF file or model folder as GGUF, its matrices in another type",
     .examples = "  fornax quantize model-f16.gguf model-q4.gguf --type q4_k_m\n"
+                "  fornax quantize Qwen3-0.6B/ qwen3-bf16.gguf --type bf16\n"
                 "  fornax quantize model-bf16.gguf model-q8.gguf --type q8_0 --pure\n",
     .opts = opts, .opts_bytes = sizeof(quantize_opts), .run = run,
 };

@@ -403,6 +403,16 @@ static fx_status read_header(fx_weights *keys, cursor *c, uint64_t *n_tensors)
     return read_keys(keys, c, n_keys);
 }
 
+fx_status fx_gguf_read_keys(fx_weights *w, fx_str bytes, uint64_t n, fx_error *err)
+{
+    cursor c = { w->path, bytes, 0, err };
+
+    w->gguf_version = 3;
+    FX_TRY(read_keys(w, &c, n));
+    FX_ASSERT(left(&c) == 0);
+    return FORNAX_OK;
+}
+
 /* ---- Models in several files ------------------------------------------------------------------
  *
  * Part i of n is NAME-0000i-of-0000n.gguf; split.no counts from 0.  The first part has the

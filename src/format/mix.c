@@ -219,7 +219,7 @@ static fx_dtype fitting(fx_dtype t, int64_t cols)
 }
 
 /* Small matrices, or such whose values are positions and choices. */
-static bool is_kept(const fx_weight *t)
+bool fx_mix_keeps(const fx_weight *t)
 {
     static const char *const parts[] = {
         "_norm.weight", "ffn_gate_inp.weight", "altup", "laurel", "per_layer_model_proj", "ssm_conv1d", "shortconv.conv",
@@ -248,7 +248,7 @@ fx_status fx_mix_types(const fx_mix *mix, const fx_weights *w, bool pure, fx_dty
         const fx_weight *t = fx_weights_at(w, i);
 
         types[i] = t->dtype;
-        if (is_kept(t))
+        if (fx_mix_keeps(t))
             continue;
         types[i] = pure || !fx_dtype_is_quant(mix->base) ? mix->base : choose(mix, &m, t);
         types[i] = fitting(types[i], t->shape[t->rank - 1]);

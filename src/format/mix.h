@@ -23,6 +23,8 @@ const fx_mix *fx_mix_find(fx_str name);           /* upper or lower case; NULL: 
 size_t fx_mix_count(void);
 const fx_mix *fx_mix_at(size_t i);
 
+/* Whether a tensor keeps its type in every mix. */
+bool fx_mix_keeps(const fx_weight *t);
 /* types[i] for each tensor of w; pure: the base type for all that change, as far as it fits. */
 fx_status fx_mix_types(const fx_mix *mix, const fx_weights *w, bool pure, fx_dtype *types, fx_error *err);
 

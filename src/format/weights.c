@@ -136,27 +136,78 @@ static fx_status read_any(fx_weights *w, fx_error *err)
     return read_file(w, err);
 }
 
-fx_status fx_weights_open(fx_weights **out, const fx_mem *mem, const char *path, unsigned flags, fx_error *err)
+/* An empty one; NULL: no memory. */
+static fx_weights *new_weights(const fx_mem *mem, const char *path)
 {
     fx_weights *w = fx_mem_zalloc(mem, sizeof(*w));
+
+    if (!w)
+        return NULL;
+    w->mem = mem;
+    fx_arena_init(&w->arena, mem, 0);
+    fx_map_init(&w->by_name, mem);
+    fx_map_init(&w->by_key, mem);
+    w->path = fx_arena_strdup(&w->arena, path, strlen(path));
+    if (w->path)
+        return w;
+    fx_weights_close(w);
+    return NULL;
+}
+
+fx_status fx_weights_open(fx_weights **out, const fx_mem *mem, const char *path, unsigned flags, fx_error *err)
+{
+    fx_weights *w = new_weights(mem, path);
     fx_status st;
 
     *out = NULL;
     if (!w)
         return fx_nomem(err, path);
-    w->mem = mem;
     w->flags = flags;
-    fx_arena_init(&w->arena, mem, 0);
-    fx_map_init(&w->by_name, mem);
-    fx_map_init(&w->by_key, mem);
-    w->path = fx_arena_strdup(&w->arena, path, strlen(path));
-    st = w->path ? read_any(w, err) : fx_nomem(err, path);
+    st = read_any(w, err);
     if (st != FORNAX_OK) {
         fx_weights_close(w);
         return st;
     }
     *out = w;
     return FORNAX_OK;
+}
+
+static fx_status fill(fx_weights *w, fx_str keys, uint64_t n_keys, const fx_weight *tensors, size_t n, fx_error *err)
+{
+    char *copy = fx_arena_strdup(&w->arena, keys.p, keys.n);
+
+    if (!copy)
+        return fx_nomem(err, "metadata");
+    w->kind = FX_WEIGHTS_GGUF;
+    FX_TRY(fx_gguf_read_keys(w, fx_str_n(copy, keys.n), n_keys, err));
+    for (size_t i = 0; i < n; i++) {
+        fx_weight t = tensors[i];
+        char *name = fx_arena_strdup(&w->arena, t.name.p, t.name.n);
+
+        if (!name)
+            return fx_nomem(err, "the names of tensors");
+        t.name.p = name;
+        if (!fx_map_put(&w->by_name, t.name, w->tensors.n) || !FX_VEC_PUSH(&w->tensors, w->mem, t))
+            return fx_nomem(err, "the list of tensors");
+    }
+    return FORNAX_OK;
+}
+
+fx_status fx_weights_make(fx_weights **out, const fx_mem *mem, const char *path, fx_str keys, uint64_t n_keys,
+                          const fx_weight *tensors, size_t n, fx_error *err)
+{
+    fx_weights *w = new_weights(mem, path);
+    fx_status st;
+
+    *out = NULL;
+    if (!w)
+        return fx_nomem(err, path);
+    st = fill(w, keys, n_keys, tensors, n, err);
+    if (st != FORNAX_OK)
+        fx_weights_close(w);
+    else
+        *out = w;
+    return st;
 }
 
 void fx_weights_close(fx_weights *w)

@@ -68,6 +68,11 @@ typedef struct fx_weight {
     bool made;                   /* from several tensors of the file; offset is that of its codes */
 } fx_weight;
 
+/* A GGUF that is in no file: n_keys keys with their values as in a head (copied), and tensors whose data lies elsewhere
+ * (with the files they name) for longer than this. 'path' is for sentences. */
+fx_status fx_weights_make(fx_weights **out, const fx_mem *mem, const char *path, fx_str keys, uint64_t n_keys,
+                          const fx_weight *tensors, size_t n, fx_error *err);
+
 size_t fx_weights_count(const fx_weights *w);
 const fx_weight *fx_weights_at(const fx_weights *w, size_t i);              /* in file order */
 const fx_weight *fx_weights_find(const fx_weights *w, fx_str name);         /* NULL: none */

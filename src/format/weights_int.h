@@ -65,6 +65,8 @@ fx_status fx_weights_add(fx_weights *w, fx_weight *t, fx_error *err);
 
 /* Adds the tensors of a mapped file. */
 fx_status fx_gguf_read(fx_weights *w, fx_file *file, fx_error *err);
+/* n keys with their values, which must be all of 'bytes'. */
+fx_status fx_gguf_read_keys(fx_weights *w, fx_str bytes, uint64_t n, fx_error *err);
 int fx_gguf_type_number(fx_dtype t);                 /* as it stands in GGUF files; -1: in none */
 fx_status fx_safetensors_read(fx_weights *w, fx_file *file, fx_error *err);
 /* path is a folder, or a tokenizer.json. */

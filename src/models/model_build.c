@@ -420,6 +420,8 @@ static fx_status find_arch(const fx_weights *w, bool hidden, const fx_arch **out
     return unknown_arch(w, name, err);
 }
 
+fx_status fx_arch_of(const fx_weights *w, const fx_arch **out, fx_error *err) { return find_arch(w, false, out, err); }
+
 /* Other ways of quantizing are undone, or refused, where the folder is read (format/requant.c). */
 static fx_status check_common(const fx_arch *arch, const fx_weights *w, fx_error *err)
 {

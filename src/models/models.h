@@ -16,6 +16,7 @@
 #ifndef FX_MODELS_H
 #define FX_MODELS_H
 
+#include "format/gguf_write.h"
 #include "format/weights.h"
 #include "graph/graph.h"
 #include "tensor/mode.h"
@@ -114,6 +115,15 @@ typedef struct fx_model_desc {
 /* Everything lives in 'arena'; 'w' is only read. */
 fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_options *opt, fx_model_desc *out,
                          fx_error *err);
+
+/* A hub folder's model as a GGUF would hold it, without its tokenizer; EUNSUP where that isn't known here. */
+typedef struct fx_export {
+    fx_weight *tensors;          /* [n] under GGUF's names; their data is the folder's */
+    int64_t *turn;               /* [n] 0, or heads in each of which row 2i + s of the file is row s * size/2 + i */
+    size_t n;
+    int64_t vocab;               /* rows of the embedding table */
+} fx_export;
+fx_status fx_model_export(fx_arena *arena, const fx_weights *w, fx_gguf_keys *keys, fx_export *out, fx_error *err);
 
 /* The architectures known, for messages and listings. */
 size_t fx_arch_count(void);

@@ -76,6 +76,8 @@ struct fx_arch {
 #define ARCH(name) extern const fx_arch fx_arch_##name;
 #include "models/all.def"
 
+/* The architecture that a file names. */
+fx_status fx_arch_of(const fx_weights *w, const fx_arch **out, fx_error *err);
 /* Fills p from the file; checks ranges. */
 fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, fx_model_params *p, fx_error *err);
 /* EUNSUP that names a key of the file. */
@@ -131,6 +133,8 @@ fx_value *fx_w1_opt(fx_build *b, int64_t layer, const char *role, int64_t n);
 bool fx_w_exists(const fx_build *b, int64_t layer, const char *role);
 /* The name of a role's tensor in this file; false: the family has no such role. */
 bool fx_role_name(const fx_arch *arch, const fx_weights *w, int64_t layer, const char *role, char *out, size_t cap);
+/* ... and in GGUF files. */
+bool fx_role_gguf_name(int64_t layer, const char *role, char *out, size_t cap);
 bool fx_is_gguf(const fx_build *b);
 
 /* x @ w^T of a role, with the bias of the role "<role>.bias" where asked for. */

@@ -141,23 +141,45 @@ static bool own_name(const fx_arch *arch, const fx_weights *w, int64_t layer, fx
     return false;
 }
 
-bool fx_role_name(const fx_arch *arch, const fx_weights *w, int64_t layer, const char *role, char *out, size_t cap)
+/* The name of a role in a family: role up to its dot, then the suffix. */
+static bool family_name(int family, int64_t layer, fx_str role, const char *suffix, char *out, size_t cap)
 {
-    const char *dot = strchr(role, '.'), *suffix = dot ? dot : ".weight";
-    size_t n = dot ? (size_t)(dot - role) : strlen(role);
-    int family = family_of(w);
-
-    if (family != GGUF && own_name(arch, w, layer, fx_str_n(role, n), suffix, out, cap))
-        return true;
     for (size_t i = 0; i < FX_COUNT(rows); i++) {
         const char *form = form_of(&rows[i], family);
 
-        if (!form || strlen(rows[i].role) != n || memcmp(rows[i].role, role, n))
+        if (!form || !fx_str_is(role, rows[i].role))
             continue;
         put_name(form, layer, suffix, out, cap);
         return true;
     }
     return false;
+}
+
+static fx_str split_role(const char *role, const char **suffix)
+{
+    const char *dot = strchr(role, '.');
+
+    *suffix = dot ? dot : ".weight";
+    return fx_str_n(role, dot ? (size_t)(dot - role) : strlen(role));
+}
+
+bool fx_role_name(const fx_arch *arch, const fx_weights *w, int64_t layer, const char *role, char *out, size_t cap)
+{
+    const char *suffix;
+    fx_str stem = split_role(role, &suffix);
+    int family = family_of(w);
+
+    if (family != GGUF && own_name(arch, w, layer, stem, suffix, out, cap))
+        return true;
+    return family_name(family, layer, stem, suffix, out, cap);
+}
+
+bool fx_role_gguf_name(int64_t layer, const char *role, char *out, size_t cap)
+{
+    const char *suffix;
+    fx_str stem = split_role(role, &suffix);
+
+    return family_name(GGUF, layer, stem, suffix, out, cap);
 }
 
 /* ---- From a name to its role ---- */

@@ -92,3 +92,20 @@ const fx_pretok_name *fx_pretok_find(fx_str name)
             return &rows[i];
     return NULL;
 }
+
+static bool same_patterns(const fx_pretok_name *row, const fx_str *patterns, size_t n)
+{
+    for (size_t i = 0; i < FX_COUNT(row->patterns); i++)
+        if (i < n ? !row->patterns[i] || !fx_str_is(patterns[i], row->patterns[i]) : row->patterns[i] != NULL)
+            return false;
+    return n <= FX_COUNT(row->patterns);
+}
+
+fx_str fx_pretok_name_of(const fx_str *patterns, size_t n, const fx_pretok_name *traits)
+{
+    for (size_t i = 0; i < FX_COUNT(rows); i++)
+        if (rows[i].nfc == traits->nfc && rows[i].ignore_merges == traits->ignore_merges &&
+            same_patterns(&rows[i], patterns, n))
+            return fx_str_n(rows[i].names, strcspn(rows[i].names, " "));
+    return FX_STR("");
+}

@@ -13,5 +13,7 @@ typedef struct fx_pretok_name {
 } fx_pretok_name;
 
 const fx_pretok_name *fx_pretok_find(fx_str name);      /* NULL: unknown; "" is "default" */
+/* The name of what cuts by these n patterns, and is like 'traits' otherwise (add_bos aside); empty: it has none. */
+fx_str fx_pretok_name_of(const fx_str *patterns, size_t n, const fx_pretok_name *traits);
 
 #endif

@@ -15,6 +15,7 @@ struct fx_regex {
     pcre2_general_context *general;
     pcre2_match_context *limits;
     pcre2_code *code;
+    fx_buf source;              /* as the file has it */
     bool jit;
 };
 
@@ -89,9 +90,11 @@ fx_status fx_regex_compile(fx_regex **out, const fx_mem *mem, fx_str pattern, co
         return fx_nomem(err, "a regular expression");
     re->mem = mem;
     fx_buf_init(&text, mem);
+    fx_buf_init(&re->source, mem);
+    fx_buf_str(&re->source, pattern);
     re->general = pcre2_general_context_create(pcre_alloc, pcre_free, (void *)(uintptr_t)mem);
     re->limits = re->general ? pcre2_match_context_create(re->general) : NULL;
-    if (!re->limits) {
+    if (!re->limits || re->source.failed) {
         st = fx_nomem(err, "a regular expression");
     } else {
         pcre2_set_match_limit(re->limits, MATCH_LIMIT);
@@ -115,7 +118,13 @@ void fx_regex_free(fx_regex *re)
     pcre2_code_free(re->code);
     pcre2_match_context_free(re->limits);
     pcre2_general_context_free(re->general);
+    fx_buf_done(&re->source);
     fx_mem_free(re->mem, re, sizeof(*re));
+}
+
+fx_str fx_regex_source(const fx_regex *re)
+{
+    return fx_buf_view(&re->source);
 }
 
 fx_match *fx_match_new(const fx_regex *re, const fx_mem *mem)

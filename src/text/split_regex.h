@@ -22,6 +22,7 @@ typedef struct fx_match fx_match;       /* scratch of one thread, for one regex 
 /* 'where' begins error texts.  FORNAX_EUNSUP: a construct PCRE2 can't express. */
 fx_status fx_regex_compile(fx_regex **out, const fx_mem *mem, fx_str pattern, const char *where, fx_error *err);
 void fx_regex_free(fx_regex *re);
+fx_str fx_regex_source(const fx_regex *re);                     /* the pattern that was given */
 
 fx_match *fx_match_new(const fx_regex *re, const fx_mem *mem);  /* NULL: no memory */
 void fx_match_free(fx_match *m);

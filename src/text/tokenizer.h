@@ -43,6 +43,9 @@ typedef struct fx_gguf_vocab {
 } fx_gguf_vocab;
 
 fx_status fx_tokenizer_from_gguf(fx_tokenizer **out, const fx_mem *mem, const fx_gguf_vocab *v, fx_error *err);
+/* The other way round: what a GGUF header would hold of t, in 'a' and in t; n_ids at least (an embedding table may
+ * have more rows than there are tokens).  eot and eom stay -1.  EUNSUP: a header can't say what t does. */
+fx_status fx_tokenizer_to_gguf(const fx_tokenizer *t, size_t n_ids, fx_arena *a, fx_gguf_vocab *out, fx_error *err);
 /* json: tokenizer.json; config: tokenizer_config.json or an empty string. */
 fx_status fx_tokenizer_from_json(fx_tokenizer **out, const fx_mem *mem, fx_str json, fx_str config, fx_error *err);
 /* The files of a folder that has a tokenizer.model and no tokenizer.json; what isn't there is empty. */

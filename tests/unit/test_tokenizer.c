@@ -297,6 +297,63 @@ TEST(markers_that_look_like_control_tokens)
 
 /* ---- GGUF ---------------------------------------------------------------------------------- */
 
+/* What a header would hold of a tokenizer.json gives the reference's ids too; 'ids': at least so many. */
+static void check_there_and_back(const char *name, size_t ids, size_t expected_n)
+{
+    fx_tokenizer *t = load_family(name), *back = NULL;
+    char path[512];
+    json_t *root, *c;
+    fx_gguf_vocab v;
+    fx_arena a;
+    fx_error err = { 0 };
+    size_t i;
+
+    snprintf(path, sizeof(path), DATA "%s/cases.json", name);
+    root = read_json(path);
+    fx_arena_init(&a, &fx_mem_libc, 0);
+    CHECK_OK(fx_tokenizer_to_gguf(t, ids, &a, &v, &err), err);
+    CHECK_EQ_I64(v.n, expected_n);
+    CHECK_OK(fx_tokenizer_from_gguf(&back, &fx_mem_libc, &v, &err), err);
+    json_array_foreach(json_object_get(root, "cases"), i, c) {
+        fx_buf text = case_text(c);
+        fx_ids want, got;
+
+        fx_ids_init(&want, &fx_mem_libc);
+        fx_ids_init(&got, &fx_mem_libc);
+        CHECK_OK(fx_tokenizer_encode(t, fx_buf_view(&text), NULL, 0, FX_ENCODE_SPECIAL | FX_ENCODE_ADD, &want, &err), err);
+        if (back)
+            CHECK_OK(fx_tokenizer_encode(back, fx_buf_view(&text), NULL, 0, FX_ENCODE_SPECIAL | FX_ENCODE_ADD, &got, &err), err);
+        if (got.n != want.n || (want.n && memcmp(got.at, want.at, want.n * sizeof(*want.at)) != 0))
+            FXTEST_FAIL("%s: other ids for \"%s\"", name, text.p);
+        fx_ids_done(&want);
+        fx_ids_done(&got);
+        fx_buf_done(&text);
+    }
+    json_decref(root);
+    fx_tokenizer_free(back);
+    fx_tokenizer_free(t);
+    fx_arena_done(&a);
+}
+
+TEST(bytelevel_as_gguf) { check_there_and_back("bytelevel", 0, 512); }
+TEST(llama3_as_gguf) { check_there_and_back("llama3", 600, 600); }
+TEST(qwen2_as_gguf) { check_there_and_back("qwen2", 0, 511); }
+TEST(metaspace_as_gguf) { check_there_and_back("metaspace_normalizer", 0, 640); }
+
+TEST(wordpiece_is_not_written_as_gguf)
+{
+    fx_tokenizer *t = load_family("wordpiece");
+    fx_gguf_vocab v;
+    fx_arena a;
+    fx_error err = { 0 };
+
+    fx_arena_init(&a, &fx_mem_libc, 0);
+    CHECK_EQ_I64(fx_tokenizer_to_gguf(t, 0, &a, &v, &err), FORNAX_EUNSUP);
+    CHECK(strstr(err.text, "BPE") != NULL);
+    fx_arena_done(&a);
+    fx_tokenizer_free(t);
+}
+
 /* The arrays of a tokenizer.json's BPE, as a GGUF has them. */
 typedef struct gguf_arrays {
     json_t *json;
