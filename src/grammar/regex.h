@@ -24,6 +24,7 @@ typedef uint32_t fx_re;
 typedef struct fx_re_pool fx_re_pool;
 #define FX_RE_NONE ((fx_re)0)              /* the empty language */
 #define FX_RE_EMPTY ((fx_re)1)             /* the empty string only */
+#define FX_RE_ALL ((fx_re)2)               /* every byte string */
 #define FX_RE_FAIL ((fx_re)UINT32_MAX)     /* no memory, or too many nodes */
 #define FX_RE_INF UINT32_MAX               /* no upper bound of a repeat */
 
@@ -45,6 +46,7 @@ fx_re fx_re_text(fx_re_pool *p, fx_spell s, fx_str utf8);                  /* th
 fx_re fx_re_any_text(fx_re_pool *p, fx_spell s);                           /* any characters, any number */
 fx_re fx_re_cat(fx_re_pool *p, fx_re a, fx_re b);
 fx_re fx_re_alt(fx_re_pool *p, fx_re a, fx_re b);
+fx_re fx_re_alt_of(fx_re_pool *p, const fx_re *kids, size_t n);            /* quicker than one by one */
 fx_re fx_re_and(fx_re_pool *p, fx_re a, fx_re b);
 fx_re fx_re_not(fx_re_pool *p, fx_re a);                                   /* among all byte strings */
 fx_re fx_re_text_not(fx_re_pool *p, fx_spell s, fx_re a);                  /* among well-spelled texts */
