@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "format/weights.h"
+#include "models/models.h"
 #include "runtime/adapter.h"
 #include "runtime/program.h"
 #include "text/template.h"
@@ -80,6 +81,8 @@ struct fornax_model {
     fornax_model_info info;
     fx_hash128 fingerprint;
     bool hidden, both_ways;      /* fx_model_desc's */
+    const fx_arch *arch;         /* NULL: an encoder */
+    fx_model_params params;      /* without layer_flags */
     fx_embedder embedder;        /* where 'hidden' */
 };
 

@@ -4,7 +4,7 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "compile/compile.h"
-#include "models/models.h"
+#include "models/places.h"
 
 #define CONTRACT_VERSION 1       /* of the reduction contract: changes when some kernel's bits do */
 
@@ -162,6 +162,9 @@ static fx_status build_program(fornax_model *m, const fornax_model_options *opt,
         st = fill_info(m, &desc, mo.mode, path, err);
     m->hidden = desc.hidden;
     m->both_ways = desc.both_ways;
+    m->params = desc.params;
+    m->params.layer_flags = NULL;        /* of the arena here */
+    m->arch = st == FORNAX_OK ? fx_arch_find(desc.arch) : NULL;
     if (st == FORNAX_OK && m->hidden)
         st = fx_embedder_read(&m->embedder, &m->arena, m->weights, desc.params.dim, err);
     fx_arena_done(&arena);

@@ -12,7 +12,7 @@ static fx_status build(fx_program *p, fx_graph *graph, const fx_state_table *sta
     if (opt->adapters)
         fx_program_allow_adapters(p);
     FX_TRY(fx_passes_run(graph, &passes, err));
-    FX_TRY(fx_lower_plan(fx_program_arena(p), graph, &plan, err));
+    FX_TRY(fx_lower_plan(fx_program_arena(p), graph, opt->adapters, &plan, err));
     return fx_program_bind(p, plan, state, source, opt->pool, &opt->cpu, err);
 }
 

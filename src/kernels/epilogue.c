@@ -22,6 +22,19 @@ void fx_epilogue_store(const fx_epilogue *e, const float *acc, int64_t ld, int64
     }
 }
 
+void fx_epilogue_add(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n)
+{
+    for (int64_t r = 0; r < m; r++) {
+        const float *add = e->addend[row0 + r];
+        float sum[64];
+
+        FX_ASSERT(n <= (int64_t)FX_COUNT(sum));
+        for (int64_t c = 0; add && c < n; c++)
+            sum[c] = acc[r * ld + c] + add[col0 + c];
+        e->then(e, add ? sum : acc + r * ld, ld, row0 + r, 1, col0, n);
+    }
+}
+
 fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu)
 {
 #if defined(__x86_64__)

@@ -235,6 +235,8 @@ static fx_matmul_args of_expert(const fx_expert_matmul_args *a, const fx_experts
     m.epi.y.p += first * m.epi.y.ld;
     if (m.epi.bias)
         m.epi.bias += e * m.n;
+    if (m.epi.addend)
+        m.epi.addend += first;
     return m;
 }
 

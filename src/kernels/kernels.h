@@ -99,6 +99,8 @@ typedef void (*fx_epilogue_fn)(const fx_epilogue *e, const float *acc, int64_t l
                                int64_t col0, int64_t n);
 void fx_epilogue_store(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0,
                        int64_t n);
+/* The epilogue of sums to which adapters add (args.h). */
+void fx_epilogue_add(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
 fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu);
 
 #endif

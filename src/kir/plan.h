@@ -52,6 +52,7 @@ typedef struct fx_plan_weight {
     fx_str src[FX_PLAN_MAX_SRC]; /* tensor names in the file; rows are put one after another */
     fx_plan_part part[FX_PLAN_MAX_SRC];
     bool paired;                 /* n_src == 2: tiles alternate gate, up */
+    int32_t half;                /* of experts, not paired: 1 gate, 2 up of tensors that hold both; else 0 */
     bool q8;                     /* MATMUL: activations come quantized */
     fx_dtype dtype;              /* to hold it in; FX_DTYPE_COUNT: as stored (all src alike) */
     int64_t rows, cols;          /* of all sources together / of each row */
@@ -90,7 +91,7 @@ typedef enum fx_launch_op {
     FX_L_ROUTE,        /* logits, [bias]                                    routes         */
     FX_L_DISPATCH,     /* routes                                            table          */
     FX_L_SLOTS,        /* x, table                                          y or q8        */
-    FX_L_EXPERT_MATMUL, /* x or q8, w, [bias], table                        y              */
+    FX_L_EXPERT_MATMUL, /* x or q8, w, [bias], table, [plain x]             y              */
     FX_L_GLU,          /* gate, [up]                                        y              */
     FX_L_COMBINE,      /* x, routes, table                                  y              */
     FX_L_MUL_ROWS,     /* a, b                                              y              */

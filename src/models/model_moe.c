@@ -25,6 +25,7 @@ static const expert_form forms[] = {
     { "model.layers.%L.block_sparse_moe.input_linear.weight", NULL,
       "model.layers.%L.block_sparse_moe.output_linear.weight" },
     { "model.layers.%L.block_sparse_moe.experts.gate_up_proj", NULL, "model.layers.%L.block_sparse_moe.experts.down_proj" },
+    { "model.layers.%L.feed_forward.experts.gate_up_proj", NULL, "model.layers.%L.feed_forward.experts.down_proj" },
     { "model.layers.%L.mlp.experts.gate_up_proj_blocks", NULL, "model.layers.%L.mlp.experts.down_proj_blocks" },
     { "model.layers.%L.mlp.experts.gate_up_proj", NULL, "model.layers.%L.mlp.experts.down_proj" },
 };

@@ -40,6 +40,19 @@ fx_place fx_place_of(const fx_places *m, fx_str name, bool gguf)
     return out;
 }
 
+const fx_weight *fx_place_tensor(const fx_places *m, const fx_place *p)
+{
+    const fx_weight *t = NULL;
+    char name[128];
+
+    if (p->role && fx_role_name(m->arch, m->weights, p->layer, p->role, name, sizeof name))
+        t = fx_weights_find(m->weights, fx_str_of(name));
+    if (!t && p->role && strcmp(p->role, "output") == 0 &&
+        fx_role_name(m->arch, m->weights, p->layer, "token_embd", name, sizeof name))
+        t = fx_weights_find(m->weights, fx_str_of(name));
+    return t;
+}
+
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
 /* Gate and up of a tensor alternate. */

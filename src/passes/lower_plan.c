@@ -32,6 +32,7 @@ typedef struct lower {
     fx_map places;               /* value to place* */
     fx_map weight_ids;           /* spelling of a plan weight to its index */
     int32_t at;                  /* op being lowered */
+    bool adapters;
     bool no_memory;
 } lower;
 
@@ -599,46 +600,54 @@ static fx_status expert_sources(lower *l, const experts *e, const fx_value *v, f
     return FORNAX_OK;
 }
 
-/* Weights of all experts, 'rows' of 'cols' each; b: up, paired with gate. Halves are paired too. */
-static fx_status expert_weight(lower *l, const experts *e, const fx_value *a, const fx_value *b, bool paired, bool q8,
-                               int64_t rows, int64_t cols, fx_ref *out)
+/* A product of slots with weights of all experts. */
+typedef struct product {
+    fx_ref x, plain;             /* slots; where x is rounded, what adapters multiply instead */
+    fx_value *a, *b, *bias;      /* b: up, paired with gate */
+    bool paired, q8, in_slots;   /* halves of a are paired too; in_slots: plain is */
+    int32_t half;                /* as in plan.h */
+    int64_t rows, cols;          /* of each expert; of pairs and halves, those that are used */
+} product;
+
+static fx_status expert_weight(lower *l, const experts *e, const product *p, fx_ref *out)
 {
-    fx_plan_weight w = { .use = FX_USE_MATMUL, .q8 = q8, .paired = paired, .dtype = FX_DTYPE_COUNT, .experts = e->n,
-                         .rows = rows * e->n, .cols = cols,
+    fx_plan_weight w = { .use = FX_USE_MATMUL, .q8 = p->q8, .paired = p->paired, .half = p->half, .dtype = FX_DTYPE_COUNT,
+                         .experts = e->n, .rows = p->rows * e->n, .cols = p->cols,
                          .layout = (fx_expert_layout)fx_op_i(e->op, FX_A_LAYOUT) };
 
     w.expert_src = FX_ARENA_NEWN(l->arena, fx_str, (size_t)e->n * 2);
     if (!w.expert_src)
         return no_memory(l);
-    FX_TRY(expert_sources(l, e, a, &w));
+    FX_TRY(expert_sources(l, e, p->a, &w));
     if (w.n_src != 1 && w.n_src != e->n)
         return unsupported(l, e->op, "weights that aren't a tensor of each expert");
-    if (b) {
+    if (p->b) {
         int32_t half = w.n_src;
 
-        FX_TRY(expert_sources(l, e, b, &w));
+        FX_TRY(expert_sources(l, e, p->b, &w));
         if (w.n_src != 2 * half)
             return unsupported(l, e->op, "gate and up in different forms");
     }
-    w.name = keep(l, a->name.n ? a->name : w.expert_src[0]);
+    w.name = keep(l, p->a->name.n ? p->a->name : w.expert_src[0]);
     for (int32_t i = 0; i < w.n_src; i++)
         w.expert_src[i] = keep(l, w.expert_src[i]);
     *out = (fx_ref){ FX_REF_WEIGHT, (int32_t)l->weights.n, 0 };
     return FX_VEC_PUSH(&l->weights, l->mem, w) && !l->no_memory ? FORNAX_OK : no_memory(l);
 }
 
-/* out = slots x times weights; rows: of each expert, pairs counted twice. */
-static fx_status push_product(lower *l, const experts *e, fx_ref x, fx_value *a, fx_value *b, fx_value *bias, bool paired,
-                              bool q8, int64_t rows, int64_t cols, fx_ref *out)
+static fx_status push_product(lower *l, const experts *e, const product *p, fx_ref *out)
 {
     fx_launch n = expert_launch(l, e, FX_L_EXPERT_MATMUL);
 
-    n.in[0] = x;
-    FX_TRY(expert_weight(l, e, a, b, paired, q8, rows, cols, &n.in[1]));
-    FX_TRY(vector_ref(l, e->op, bias, &n.in[2]));
+    n.in[0] = p->x;
+    FX_TRY(expert_weight(l, e, p, &n.in[1]));
+    FX_TRY(vector_ref(l, e->op, p->bias, &n.in[2]));
     n.in[3] = e->table;
-    n.args.experts.m.n = paired ? rows / 2 : rows;
-    n.args.experts.m.k = cols;
+    if (l->adapters && p->q8)
+        n.in[4] = p->plain;
+    n.args.experts.x_slots = !p->q8 || p->in_slots;
+    n.args.experts.m.n = p->paired ? p->rows / 2 : p->rows;
+    n.args.experts.m.k = p->cols;
     n.args.experts.m.epi.scale = 1;
     n.args.experts.experts = e->n;
     n.args.experts.top = e->top;
@@ -652,24 +661,47 @@ static bool is_rounded(const experts *e, const fx_value *w)
     return fx_op_i(e->op, FX_A_Q8) && fx_dtype_is_quant(w->type.dtype);
 }
 
+/* h = silu(gate x) * (up x), bit for bit what paired products make, with sums that adapters can add to. */
+static fx_status push_apart(lower *l, const experts *e, const product *gate, const product *up, fx_ref *out)
+{
+    fx_launch n = expert_launch(l, e, FX_L_SWIGLU);
+
+    FX_TRY(push_product(l, e, gate, &n.in[0]));
+    FX_TRY(push_product(l, e, up, &n.in[1]));
+    FX_TRY(inner_buf(l, e->rows, e->ffn * e->top, false, out));
+    n.out[0] = *out;
+    n.args.map.dim = e->ffn * e->top;
+    return push(l, &n);
+}
+
 /* h = act(gate x, up x) in slots. */
 static fx_status push_gated(lower *l, const experts *e, fx_ref x, fx_ref *out)
 {
     fx_value *gate = fx_op_in(e->op, 2), *up = fx_op_in(e->op, 3), *bias = fx_op_in(e->op, 5);
     bool q8 = is_rounded(e, gate), up_q8 = up ? is_rounded(e, up) : q8;
-    fx_ref xs, up_xs;
+    product g = { .plain = x, .a = gate, .bias = bias, .q8 = q8, .rows = up ? e->ffn : 2 * e->ffn, .cols = e->dim };
+    product u = { .plain = x, .a = up, .bias = fx_op_in(e->op, 6), .q8 = up_q8, .rows = e->ffn, .cols = e->dim };
     fx_launch n = expert_launch(l, e, FX_L_GLU);
 
-    FX_TRY(push_slots(l, e, x, false, e->dim, q8, &xs));
-    if (fx_op_i(e->op, FX_A_ACT) == FX_GLU_SILU && !bias && !fx_op_in(e->op, 6) &&
-        (!up || up->type.dtype == gate->type.dtype))
-        return push_product(l, e, xs, gate, up, NULL, true, q8, 2 * e->ffn, e->dim, out);
-    FX_TRY(push_product(l, e, xs, gate, NULL, bias, false, q8, up ? e->ffn : 2 * e->ffn, e->dim, &n.in[0]));
+    FX_TRY(push_slots(l, e, x, false, e->dim, q8, &g.x));
+    u.x = g.x;
+    if (fx_op_i(e->op, FX_A_ACT) == FX_GLU_SILU && !bias && !u.bias && (!up || up->type.dtype == gate->type.dtype)) {
+        if (!l->adapters)
+            return push_product(l, e, &(product){ .x = g.x, .a = gate, .b = up, .paired = true, .q8 = q8,
+                                                  .rows = 2 * e->ffn, .cols = e->dim }, out);
+        if (!up) {
+            u = g;
+            g.rows = u.rows = e->ffn;
+            g.half = 1;
+            u.half = 2;
+        }
+        return push_apart(l, e, &g, &u, out);
+    }
+    FX_TRY(push_product(l, e, &g, &n.in[0]));
     if (up) {
-        up_xs = xs;
         if (up_q8 != q8)
-            FX_TRY(push_slots(l, e, x, false, e->dim, up_q8, &up_xs));
-        FX_TRY(push_product(l, e, up_xs, up, NULL, fx_op_in(e->op, 6), false, up_q8, e->ffn, e->dim, &n.in[1]));
+            FX_TRY(push_slots(l, e, x, false, e->dim, up_q8, &u.x));
+        FX_TRY(push_product(l, e, &u, &n.in[1]));
     }
     FX_TRY(inner_buf(l, e->rows, e->ffn * e->top, false, out));
     n.out[0] = *out;
@@ -701,7 +733,7 @@ static fx_status lower_experts(lower *l, fx_op *op)
     fx_value *gate = fx_op_in(op, 2), *down = fx_op_in(op, 4);
     bool turned = fx_op_i(op, FX_A_LAYOUT) == FX_EXPERTS_TRANSPOSED;
     fx_launch n;
-    fx_ref x, routes, h;
+    fx_ref x, routes, h, y;
 
     e.dim = fx_op_in(op, 0)->type.dim[1].n;
     e.out = op->out[0].type.dim[1].n;
@@ -721,8 +753,9 @@ static fx_status lower_experts(lower *l, fx_op *op)
     FX_TRY(push(l, &n));
     FX_TRY(push_gated(l, &e, x, &h));
     FX_TRY(push_slots(l, &e, h, true, e.ffn, is_rounded(&e, down), &x));
-    FX_TRY(push_product(l, &e, x, down, NULL, fx_op_in(op, 7), false, is_rounded(&e, down), e.out, e.ffn, &h));
-    return push_combine(l, &e, h, routes);
+    FX_TRY(push_product(l, &e, &(product){ .x = x, .plain = h, .a = down, .bias = fx_op_in(op, 7), .q8 = is_rounded(&e, down),
+                                           .in_slots = true, .rows = e.out, .cols = e.ffn }, &y));
+    return push_combine(l, &e, y, routes);
 }
 
 /* q' over q unless k or v lie there too; a store alone (no rotation was fused) isn't a kernel. */
@@ -1141,9 +1174,9 @@ static fx_status lower_body(lower *l, fx_block *body)
     return FORNAX_OK;
 }
 
-fx_status fx_lower_plan(fx_arena *arena, const fx_graph *g, fx_plan **out, fx_error *err)
+fx_status fx_lower_plan(fx_arena *arena, const fx_graph *g, bool adapters, fx_plan **out, fx_error *err)
 {
-    lower l = { .g = g, .arena = arena, .mem = arena->mem, .err = err };
+    lower l = { .g = g, .arena = arena, .mem = arena->mem, .err = err, .adapters = adapters };
     fx_status st;
 
     *out = NULL;

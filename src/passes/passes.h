@@ -2,7 +2,7 @@
  *
  *     fx_pass_options opt = { .mode = FX_MODE_AUTO };
  *     FX_TRY(fx_passes_run(graph, &opt, err));
- *     FX_TRY(fx_lower_plan(&arena, graph, &plan, err));
+ *     FX_TRY(fx_lower_plan(&arena, graph, false, &plan, err));
  *
  * A pass is a row: a rule that is tried at every op of one code ('root'), or a
  * function over the whole graph.  pipeline.c has them in order.  A rule looks at its
@@ -45,8 +45,9 @@ const fx_pass *fx_pass_find(fx_str name);             /* NULL: none */
 fx_status fx_pass_run(const fx_pass *pass, fx_graph *g, const fx_pass_options *opt, int64_t *changes, fx_error *err);
 
 /* The plan of a graph "step" (models.h), in 'arena'; nothing of it points into the graph.
+ * adapters: products of experts keep their sums apart, as the passes do with others.
  * Ops without a kernel are FORNAX_EUNSUP. */
-fx_status fx_lower_plan(fx_arena *arena, const fx_graph *g, fx_plan **out, fx_error *err);
+fx_status fx_lower_plan(fx_arena *arena, const fx_graph *g, bool adapters, fx_plan **out, fx_error *err);
 
 /* ---- For passes ---------------------------------------------------------------------------- */
 

@@ -4,7 +4,8 @@
  * a step names one for each sequence (tensor/rows.h).  For the rows of such sequences
  * the product's tile gets (x A^T) B^T, computed in f32 by the same kernels as any f32 product,
  * before bias, residual and scale; other rows run the code they run without
- * adapters, so their bits are those of the bare model.
+ * adapters, so their bits are those of the bare model.  A table's rows get A's column of
+ * their token times B^T, an expert's slots their expert's pair.
  *
  *     fx_adapter_new(&a, program, &source, err);
  *     step.adapters = (const fx_adapter *const[]){ a };  step.seqs[0].adapter = 0;
@@ -16,17 +17,26 @@
 #include "base/str.h"
 #include "runtime/program.h"
 
+/* What the program wants to know: the pair for a matrix of the model. */
+typedef struct fx_adapter_ask {
+    fx_str tensor;               /* of the model's file */
+    bool table;                  /* rows are looked up, not multiplied */
+    bool transposed;             /* the matrix is the tensor with its axes exchanged */
+    int32_t expert;              /* of a stacked tensor; else -1 */
+    int32_t half;                /* of a tensor of gate and up: 1 gate, 2 up; 0: all of it */
+    int64_t k, n;                /* columns; rows (of one expert, of the half); n 0: all of the tensor's */
+} fx_adapter_ask;
+
 typedef struct fx_adapter_pair {
-    const float *a, *b;          /* [rank, k], [n, rank] */
-    int64_t rank, k, n;
+    const float *a, *b;          /* [rank, k], [n, rank]; of a table [rank, n], [k, rank] */
+    int64_t rank, n;             /* rank 0: there is none */
     float scale;
 } fx_adapter_pair;
 
+/* Gives the pair with shapes as asked for; it is borrowed until the next call. */
 typedef struct fx_adapter_source {
-    /* The pair for the base tensor of this name; false: none. */
-    bool (*find)(void *user, fx_str name, fx_adapter_pair *out);
-    /* Rows of the base tensor. */
-    int64_t (*rows)(void *user, fx_str name);
+    fx_status (*find)(void *user, const fx_adapter_ask *ask, fx_adapter_pair *out, fx_error *err);
+    int64_t (*rows)(void *user, fx_str tensor);      /* of a matrix of the model's file */
     void *user;
 } fx_adapter_source;
 

@@ -5,33 +5,22 @@
 #include "runtime/adapter.h"
 #include "runtime/program_int.h"
 
-/* What one source tensor of a plan weight gets. */
+/* What one matrix of a plan weight gets: a source tensor of a product, an expert, or a table. */
 typedef struct fx_adapter_part {
-    int32_t weight;              /* of the plan */
-    int64_t col0, n, k, rank;    /* columns [col0, col0 + n) of the product */
+    int64_t col0, n, k, rank;    /* columns [col0, col0 + n) of the product; rank 0: nothing */
     float scale;
-    uint8_t *a, *b;              /* packed for the f32 kernel: [rank, k], [n, rank] */
-    size_t a_tile, b_tile, a_bytes, b_bytes;
+    const uint8_t *a, *b;        /* packed for the f32 kernel: [rank, k], [n, rank]; of a table a is f32 [rows, rank] */
+    size_t a_tile, b_tile;
 } fx_adapter_part;
 
 struct fx_adapter {
     const fx_mem *mem;
     const fx_matmul_kernel *kernel;
-    FX_VEC(fx_adapter_part) parts;   /* by weight */
+    int32_t n_weights;
+    int32_t *first;              /* [n_weights + 1] into parts: of experts one for each */
+    FX_VEC(fx_adapter_part) parts;
+    fx_weight_region *regions;   /* newest first; from mem */
 };
-
-/* Rows of a step that share an adapter. */
-typedef struct fx_adapter_run {
-    int32_t row0, n;
-    const fx_adapter *adapter;
-} fx_adapter_run;
-
-typedef struct fx_adapter_item {
-    const fx_adapter_run *run;
-    const fx_adapter_part *part;
-    bool first;                  /* of its run: clears the run's rows */
-    int64_t t_col;
-} fx_adapter_item;
 
 /* What an exec keeps for adapters; NULL where the program has no room for them. */
 typedef struct fx_adapting fx_adapting;
@@ -40,10 +29,12 @@ fx_status fx_adapting_new(fx_adapting **out, const fx_program *p, int64_t max_ro
 void fx_adapting_free(fx_adapting *x);
 /* Which rows have adapters in this step. */
 void fx_adapting_begin(fx_adapting *x, const fx_step *step);
-/* Whether this product has anything to add; then two jobs run before it, and fx_adapting_row gives
- * each row's addend. plain: x in f32. */
-bool fx_adapting_product(fx_adapting *x, int32_t weight, fx_rows_of rows, fx_cmat plain, int64_t n);
-void fx_adapting_job(fx_adapting *x, int phase, void *scratch, size_t scratch_each, fx_pool_job *job);
-const float *fx_adapting_row(const fx_adapting *x, int64_t row);      /* NULL: none */
+/* Whether adapters add to this launch; 'plain' is x in f32. Before a product two jobs run then, and
+ * *addend is what its epilogue adds (fx_epilogue_add); behind a lookup, one. */
+bool fx_adapting_product(fx_adapting *x, const fx_launch *l, fx_cmat plain, const float *const **addend);
+bool fx_adapting_experts(fx_adapting *x, const fx_launch *l, fx_cmat plain, const float *const **addend);
+bool fx_adapting_table(fx_adapting *x, const fx_launch *l);
+typedef enum fx_adapting_phase { FX_ADAPTING_INNER, FX_ADAPTING_OUTER } fx_adapting_phase;
+void fx_adapting_job(fx_adapting *x, fx_adapting_phase phase, void *scratch, size_t scratch_each, fx_pool_job *job);
 
 #endif

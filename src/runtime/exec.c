@@ -15,8 +15,7 @@ typedef struct exec_launch {
     int64_t (*tasks)(const void *args);
     void (*run)(const void *args, int64_t t0, int64_t t1, void *scratch);
     const fx_matmul_kernel *matmul;   /* instead of run */
-    void (*epilogue)(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0,
-                     int64_t n);      /* of a product without adapters */
+    fx_epilogue_fn epilogue;          /* of a product without adapters; NULL: it isn't one that may have some */
     struct fx_exec *owner;
 } exec_launch;
 
@@ -337,6 +336,7 @@ static void bind_launch(fx_exec *x, exec_launch *e)
         const fx_kernel *k = fx_kernel_find(ops[e->l.op].kernel, &x->program->cpu);
         e->tasks = k->tasks;
         e->run = k->run;
+        e->epilogue = e->l.op == FX_L_EXPERT_MATMUL ? e->l.args.experts.m.epi.fn : NULL;
     }
 }
 
@@ -434,42 +434,41 @@ static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
         e->run(&e->l.args, t0, t1, scratch);
 }
 
-/* The epilogue of a product with adapters: their addends go to the sums, row by row, then what would
- * have run without them. */
-static void add_adapters(const fx_epilogue *epi, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0,
-                         int64_t n)
+/* What adapters multiply: in f32, where the launch's own operand is rounded. */
+static fx_cmat plain_of(const fx_exec *x, const exec_launch *e)
 {
-    const exec_launch *e = (const void *)((const char *)epi - offsetof(exec_launch, l.args.matmul.epi));
+    const fx_ref *r = e->l.in[4].kind == FX_REF_BUF ? &e->l.in[4] : &e->l.in[0];
+    bool experts = e->l.op == FX_L_EXPERT_MATMUL;
+    int64_t ld = experts && e->l.args.experts.x_slots ? e->l.args.experts.m.k : x->plan.bufs[r->index].cols;
 
-    for (int64_t r = 0; r < m; r++) {
-        const float *add = fx_adapting_row(e->owner->adapting, row0 + r);
-        float sum[64];
-
-        FX_ASSERT(n <= (int64_t)FX_COUNT(sum));
-        for (int64_t c = 0; add && c < n; c++)
-            sum[c] = acc[r * ld + c] + add[col0 + c];
-        e->epilogue(epi, add ? sum : acc + r * ld, ld, row0 + r, 1, col0, n);
-    }
+    return (fx_cmat){ (const float *)buf_at(x, r->index) + r->col, ld };
 }
 
-/* A product's two jobs before it, if adapters add to it; false: it's the product's turn. */
-static bool adapter_job(fx_exec *x, exec_launch *e, fx_pool_job *job)
+/* Whether adapters add to the launch; a product's epilogue is told then. */
+static bool adapts(fx_exec *x, exec_launch *e)
 {
-    if (!x->adapting || !e->epilogue)
-        return false;
-    if (x->phase == 0) {
-        const fx_ref *r = e->l.in[4].kind == FX_REF_BUF ? &e->l.in[4] : &e->l.in[0];
-        const fx_cmat m = { (const float *)buf_at(x, r->index) + r->col, x->plan.bufs[r->index].cols };
-        bool adds = fx_adapting_product(x->adapting, e->l.in[1].index, e->l.rows, m, e->l.args.matmul.n);
+    bool experts = e->l.op == FX_L_EXPERT_MATMUL, adds;
+    fx_epilogue *epi = experts ? &e->l.args.experts.m.epi : &e->l.args.matmul.epi;
 
-        e->l.args.matmul.epi.fn = adds ? add_adapters : e->epilogue;
-        if (!adds)
-            return false;
-    }
-    if (x->phase == 2)
+    if (e->l.op == FX_L_EMBED)
+        return fx_adapting_table(x->adapting, &e->l);
+    if (!e->epilogue)
         return false;
-    fx_adapting_job(x->adapting, x->phase++, x->scratch, x->scratch_each, job);
-    return true;
+    adds = experts ? fx_adapting_experts(x->adapting, &e->l, plain_of(x, e), &epi->addend)
+                   : fx_adapting_product(x->adapting, &e->l, plain_of(x, e), &epi->addend);
+    epi->fn = adds ? fx_epilogue_add : e->epilogue;
+    epi->then = e->epilogue;
+    epi->addend = adds ? epi->addend : NULL;
+    return adds;
+}
+
+/* A launch's jobs: before a product what its adapters need, behind a lookup what they add. */
+enum { BEGIN, OUTER, LAUNCH, BEHIND };
+
+static void launch_job(fx_exec *x, exec_launch *e, fx_pool_job *job)
+{
+    job->n_tasks = e->tasks(&e->l.args);
+    job->grain = FX_MAX(1, job->n_tasks / (4 * fx_pool_threads(x->pool)));
 }
 
 static bool next_launch(void *user, int64_t i, fx_pool_job *job)
@@ -477,22 +476,37 @@ static bool next_launch(void *user, int64_t i, fx_pool_job *job)
     fx_exec *x = user;
 
     if (i == 0)
-        x->at = x->phase = 0;
+        x->at = x->phase = BEGIN;
     if (x->at >= x->plan.n_launches)
         return false;
     exec_launch *e = &x->launches[x->at];
     int64_t rows = e->l.rows == FX_ROWS_STEP ? x->step->n_rows : x->step->n_logits;
+    bool table = e->l.op == FX_L_EMBED, adds = false;
+
     *job = (fx_pool_job){ .fn = run_tasks, .user = e, .n_tasks = 0, .grain = 1 };
-    if (rows > 0 && adapter_job(x, e, job))
-        return true;
-    x->at++;
-    x->phase = 0;
-    if (rows == 0)
-        return true;
-    set_rows(e, rows);
-    set_step(e, x->step);
-    job->n_tasks = e->tasks(&e->l.args);
-    job->grain = FX_MAX(1, job->n_tasks / (4 * fx_pool_threads(x->pool)));
+    if (x->phase == BEGIN && rows > 0) {
+        set_rows(e, rows);
+        set_step(e, x->step);
+        adds = x->adapting && adapts(x, e);
+        x->phase = adds && !table ? OUTER : LAUNCH;
+        if (adds && !table) {
+            fx_adapting_job(x->adapting, FX_ADAPTING_INNER, x->scratch, x->scratch_each, job);
+            return true;
+        }
+    }
+    if (x->phase == OUTER || x->phase == BEHIND) {
+        fx_adapting_job(x->adapting, FX_ADAPTING_OUTER, x->scratch, x->scratch_each, job);
+    } else if (rows > 0) {
+        launch_job(x, e, job);
+    }
+    if (x->phase == OUTER) {
+        x->phase = LAUNCH;
+    } else if (adds) {
+        x->phase = BEHIND;
+    } else {
+        x->phase = BEGIN;
+        x->at++;
+    }
     return true;
 }
 

@@ -379,6 +379,10 @@ static const uint8_t *expert_row(const pack_job *j, int64_t t, int i, const fx_w
 
     if (r >= each)
         return NULL;
+    if (w->half) {
+        r = w->layout >= FX_EXPERTS_TRANSPOSED ? 2 * r + w->half - 1 : (w->half - 1) * each + r;
+        each *= 2;
+    }
     if (w->paired && !apart) {
         r = w->layout >= FX_EXPERTS_TRANSPOSED ? 2 * r + half : half * each + r;
         each *= 2;
@@ -446,7 +450,7 @@ static fx_status check_expert_view(const fx_plan_weight *w, fx_str name, const f
 {
     bool turned = w->layout == FX_EXPERTS_TRANSPOSED, apart = w->paired && w->layout == FX_EXPERTS_APART;
     int32_t tensors = apart ? w->n_src / 2 : w->n_src, experts = tensors == 1 ? w->experts : 1;
-    int64_t rows = w->rows / w->experts / (apart ? 2 : 1), cols = w->cols;
+    int64_t rows = w->rows / w->experts * (w->half ? 2 : 1) / (apart ? 2 : 1), cols = w->cols;
 
     if (turned) {
         cols = rows;
@@ -467,7 +471,7 @@ static fx_status find_scales(const fx_plan_weight *w, const fx_weight_source *sr
                              fx_weight_view *scales, fx_error *err)
 {
     static const char from[] = "blocks", to[] = "scales";
-    int64_t blocks = w->rows * (w->cols / 32);
+    int64_t rows = w->rows * (w->half ? 2 : 1), blocks = rows * (w->cols / 32);
     char other[256];
 
     if (name.n >= sizeof(other) || !fx_str_ends(name, fx_str_of(from)))
@@ -480,7 +484,7 @@ static fx_status find_scales(const fx_plan_weight *w, const fx_weight_source *sr
         scales->rows * scales->cols != blocks)
         return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld blocks of 16 bytes, and as many scales",
                        FX_STR_ARG(name), (long long)blocks);
-    *v = (fx_weight_view){ v->data, FX_MXFP4, w->rows, w->cols, (size_t)(w->cols / 32 * 16) };
+    *v = (fx_weight_view){ v->data, FX_MXFP4, rows, w->cols, (size_t)(w->cols / 32 * 16) };
     return FORNAX_OK;
 }
 

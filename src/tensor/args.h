@@ -77,6 +77,9 @@ struct fx_epilogue {
     fx_cmat residual;            /* added after the bias; p NULL: none. May alias y. */
     const float *bias;           /* [columns] or NULL */
     float scale;                 /* of the product, before the bias; 1 usually */
+    /* fx_epilogue_add: for each row what is added to its sums, or NULL; then 'then' goes on. */
+    const float *const *addend;
+    void (*then)(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
 };
 
 /* y = epilogue(x @ w^T). w packed in tiles of 16 rows (= 16 columns of y): tile t holds
@@ -272,6 +275,7 @@ typedef struct fx_expert_matmul_args {
     fx_cmat table;
     int64_t n_rows;
     int32_t experts, top;
+    bool x_slots;                /* what adapters multiply (in[4], else x) is in slots; else in rows */
     size_t expert_bytes;         /* from one expert's weights to the next one's */
     void (*run)(const fx_matmul_args *a, int64_t t0, int64_t t1, void *scratch);
     size_t (*scratch_bytes)(const fx_matmul_args *a);   /* or NULL */

@@ -151,7 +151,7 @@ static void compute(const problem *p, int64_t row0, int64_t m, int64_t cut, floa
             fx_q8_put_row(&q8, m, r, x + 1 + r * x_ld);
     }
     a = (fx_matmul_args){ { x + 1, x_ld }, q8, p->tiles, p->tile_bytes, m, p->n, p->k, p->paired,
-                          { fx_epilogue_find(&(fx_cpu){ .level = k->level }), { y, ld }, { NULL, 0 }, NULL, 1 } };
+                          { .fn = fx_epilogue_find(&(fx_cpu){ .level = k->level }), .y = { y, ld }, .scale = 1 } };
     tasks = fx_matmul_tasks(&a);
     scratch = aligned(k->scratch_bytes ? k->scratch_bytes(&a) : 0);
     k->run(&a, 0, FX_MIN(cut, tasks), scratch);
@@ -362,7 +362,8 @@ enum { EPI_ROWS = 5, EPI_LD = 40 };
 static void check_epilogue(fx_epilogue_fn fn, int64_t n, bool with_bias, bool with_residual)
 {
     float acc[EPI_ROWS * 16], bias[EPI_LD], res[EPI_ROWS * EPI_LD], y[EPI_ROWS * EPI_LD], want;
-    fx_epilogue e = { fn, { y, EPI_LD }, { with_residual ? res : NULL, EPI_LD }, with_bias ? bias : NULL, 0.3f };
+    fx_epilogue e = { .fn = fn, .y = { y, EPI_LD }, .residual = { with_residual ? res : NULL, EPI_LD },
+                      .bias = with_bias ? bias : NULL, .scale = 0.3f };
 
     for (int i = 0; i < EPI_ROWS * EPI_LD; i++) {
         y[i] = 7;

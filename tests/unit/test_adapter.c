@@ -1,5 +1,5 @@
-/* test_adapter.c - LoRA adapters: against the reference's logits (tests/data/models/lora_*), mixed in
- * one batch with the bare model bit for bit, and faults of adapter folders. */
+/* test_adapter.c - LoRA adapters: against the logits of the reference and of PEFT (tests/data/models/lora_*,
+ * tests/data/lora), mixed in one batch with the bare model bit for bit, and faults of adapter folders. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,7 +8,9 @@
 #include "fornax.h"
 #include "fxtest.h"
 
-#define MODEL FXTEST_DATA "/models/lora_llama3"
+#define MODELS FXTEST_DATA "/models/"
+#define LORA FXTEST_DATA "/lora/"
+#define MODEL MODELS "lora_llama3"
 #define ADAPTER MODEL "/adapter"
 enum { GEN = 16, MIXED = 8 };
 
@@ -20,7 +22,7 @@ typedef struct rig {
     fornax_error err;
 } rig;
 
-static bool open_rig(rig *r, int adapters, int threads, int chunk, const char *dtype)
+static bool open_rig_of(rig *r, const char *base, const char *adapter, int threads, int chunk, const char *dtype)
 {
     fornax_context_options co = FORNAX_OPTIONS(fornax_context_options);
     fornax_model_options mo = FORNAX_OPTIONS(fornax_model_options);
@@ -29,15 +31,20 @@ static bool open_rig(rig *r, int adapters, int threads, int chunk, const char *d
     *r = (rig){ 0 };
     co.threads = threads;
     mo.dtype = dtype;
-    mo.adapters = adapters;
+    mo.adapters = adapter != NULL;
     eo.prefill_chunk = chunk;
-    if (fornax_context_open(&r->ctx, &co, &r->err) || fornax_model_open(&r->model, r->ctx, MODEL, &mo, &r->err) ||
+    if (fornax_context_open(&r->ctx, &co, &r->err) || fornax_model_open(&r->model, r->ctx, base, &mo, &r->err) ||
         fornax_engine_open(&r->engine, r->model, &eo, &r->err) ||
-        (adapters && fornax_adapter_open(&r->adapter, r->model, ADAPTER, NULL, &r->err))) {
+        (adapter && fornax_adapter_open(&r->adapter, r->model, adapter, NULL, &r->err))) {
         FXTEST_FAIL("%s", r->err.text);
         return false;
     }
     return true;
+}
+
+static bool open_rig(rig *r, int adapters, int threads, int chunk, const char *dtype)
+{
+    return open_rig_of(r, MODEL, adapters ? ADAPTER : NULL, threads, chunk, dtype);
 }
 
 static void close_rig(rig *r)
@@ -66,7 +73,7 @@ static int keep_row(void *user, int64_t position, const float *logits, int64_t v
     return 0;
 }
 
-static void check_prompts(const rig *r, const json_t *prompts, bool adapted)
+static void check_prompts(const rig *r, const json_t *prompts, bool adapted, double tolerance)
 {
     for (size_t i = 0; i < json_array_size(prompts); i++) {
         const json_t *p = json_array_get(prompts, i), *ids = json_object_get(p, "ids"), *want = json_object_get(p, "last_logits");
@@ -85,7 +92,7 @@ static void check_prompts(const rig *r, const json_t *prompts, bool adapted)
         CHECK((size_t)got.n == json_array_size(want));
         for (int64_t v = 0; v < got.n; v++)
             worst = fmax(worst, fabs((double)got.at[v] - json_number_value(json_array_get(want, (size_t)v))));
-        if (!(worst <= 1e-4 * std))
+        if (!(worst <= tolerance * std))
             FXTEST_FAIL("prompt %zu: off by %g of the deviation", i, worst / std);
         free(got.at);
         free(in);
@@ -99,11 +106,43 @@ TEST(logits_equal_the_reference)
 
     REQUIRE(ref);
     if (open_rig(&r, 1, 2, 0, "f32")) {
-        check_prompts(&r, json_object_get(ref, "prompts_with_adapter"), true);
-        check_prompts(&r, json_object_get(ref, "prompts"), false);
+        check_prompts(&r, json_object_get(ref, "prompts_with_adapter"), true, 1e-4);
+        check_prompts(&r, json_object_get(ref, "prompts"), false, 1e-4);
     }
     close_rig(&r);
     json_decref(ref);
+}
+
+/* Adapters that PEFT wrote, and logits of transformers with them. */
+static const struct { const char *base, *adapter; double tolerance; } peft_cases[] = {
+    { "lora_llama3", "wide", 1e-4 },             /* embed_tokens, lm_head, rslora, patterns */
+    { "gpt_neox", "gpt_neox", 1e-4 },            /* q, k and v fused by groups */
+    { "falcon", "falcon", 1e-4 },
+    { "phi3_longrope", "phi3", 1e-4 },           /* q, k and v fused by rows; gate and up too */
+    { "granitemoe", "granitemoe", 1e-4 },        /* target_parameters; experts stacked in the file */
+    { "gpt_oss", "gpt_oss", 1e-4 },              /* ... with biases, gate and up alternating */
+    { "deepseek_v2", "deepseek_v2", 1e-4 },      /* ... and a tensor of each expert in the file; latent attention */
+    { "lfm2", "lfm2", 1e-4 }, { "mamba", "mamba", 1e-4 },
+    { "gemma3", "gemma3", 1e-4 },                /* a scaled table, tied */
+};
+
+TEST(logits_equal_those_of_peft)
+{
+    for (size_t i = 0; i < sizeof peft_cases / sizeof *peft_cases; i++) {
+        char base[512], adapter[512], reference[600];
+        json_t *ref;
+        rig r;
+
+        snprintf(base, sizeof base, MODELS "%s", peft_cases[i].base);
+        snprintf(adapter, sizeof adapter, LORA "%s", peft_cases[i].adapter);
+        snprintf(reference, sizeof reference, "%s/reference.json", adapter);
+        ref = json_load_file(reference, 0, NULL);
+        REQUIRE(ref);
+        if (open_rig_of(&r, base, adapter, 2, 0, "f32"))
+            check_prompts(&r, json_object_get(ref, "prompts"), true, peft_cases[i].tolerance);
+        close_rig(&r);
+        json_decref(ref);
+    }
 }
 
 /* ---- Mixed in one batch ---- */
@@ -152,20 +191,20 @@ static bool same(const answer *a, const answer *b)
            !memcmp(a->logprobs, b->logprobs, sizeof a->logprobs);
 }
 
-static void check_mixed(const char *dtype)
+static void check_mixed(const char *base, const char *adapter, const char *dtype)
 {
     answer alone[MIXED], bare[MIXED], got[MIXED];
     fornax_request *reqs[MIXED];
     rig r;
 
-    if (open_rig(&r, 0, 1, 0, dtype)) {
+    if (open_rig_of(&r, base, NULL, 1, 0, dtype)) {
         for (int i = 0; i < MIXED; i++)
             collect(submit(&r, i), &bare[i]);
     }
     close_rig(&r);
     for (int threads = 1; threads <= 3; threads++) {
         for (int chunk = 0; chunk <= 7; chunk += 7) {
-            if (open_rig(&r, 1, threads, chunk, dtype)) {
+            if (open_rig_of(&r, base, adapter, threads, chunk, dtype)) {
                 for (int i = 0; i < MIXED && threads == 1 && chunk == 0; i++)
                     collect(submit(&r, i), &alone[i]);
                 for (int i = 0; i < MIXED; i++)
@@ -182,8 +221,13 @@ static void check_mixed(const char *dtype)
     }
 }
 
-TEST(mixed_batches_as_stored) { check_mixed("auto"); }
-TEST(mixed_batches_exact) { check_mixed("f32"); }
+TEST(mixed_batches_as_stored) { check_mixed(MODEL, ADAPTER, "auto"); }
+TEST(mixed_batches_exact) { check_mixed(MODEL, ADAPTER, "f32"); }
+TEST(mixed_batches_of_tables) { check_mixed(MODEL, LORA "wide", "auto"); }
+TEST(mixed_batches_of_experts_stacked) { check_mixed(MODELS "granitemoe", LORA "granitemoe", "auto"); }
+TEST(mixed_batches_of_experts_apart) { check_mixed(MODELS "deepseek_v2", LORA "deepseek_v2", "auto"); }
+TEST(mixed_batches_of_experts_with_biases) { check_mixed(MODELS "gpt_oss", LORA "gpt_oss", "auto"); }
+TEST(mixed_batches_of_recurrent_layers) { check_mixed(MODELS "lfm2", LORA "lfm2", "auto"); }
 
 TEST(closed_while_a_request_runs)
 {

@@ -339,7 +339,7 @@ static fx_plan *plan_of(built *b, const model_spec *s, fx_dtype_mode mode)
     if (b->st != FORNAX_OK)
         return NULL;
     CHECK_OK(fx_passes_run(b->d.step, &(fx_pass_options){ .mode = mode }, &b->err), b->err);
-    CHECK_OK(fx_lower_plan(&b->arena, b->d.step, &p, &b->err), b->err);
+    CHECK_OK(fx_lower_plan(&b->arena, b->d.step, false, &p, &b->err), b->err);
     return p;
 }
 
@@ -412,7 +412,7 @@ static fx_status plan_with(fx_arena *a, const fx_weights *w, fx_error *err)
 
     FX_TRY(fx_model_build(a, w, &plain, &d, err));
     FX_TRY(fx_passes_run(d.step, &(fx_pass_options){ .mode = FX_MODE_AUTO }, err));
-    FX_TRY(fx_lower_plan(a, d.step, &p, err));
+    FX_TRY(fx_lower_plan(a, d.step, false, &p, err));
     return fx_plan_layout(p, a->mem, 64, 4, q8_bytes, err);
 }
 

@@ -123,7 +123,7 @@ static fx_status lower(fx_arena *a, const char *graph, fx_plan **p, fx_error *er
 
     *p = NULL;
     FX_TRY(fx_module_parse(&m, a, "t", fx_str_of(graph), err));
-    return fx_lower_plan(a, m->first, p, err);
+    return fx_lower_plan(a, m->first, false, p, err);
 }
 
 TEST(graphs_become_these_plans)
