@@ -156,6 +156,8 @@ typedef struct fornax_model_info {
     int64_t max_context;
     int64_t kv_bytes_per_token;
     double load_ms;
+    int matryoshka;             /* 1: its files say that vectors may be shortened (is_matryoshka,
+                                   matryoshka_dimensions); then only to the dimensions they list, if any */
 } fornax_model_info;
 
 /* Opens 'path': a .gguf file, or a folder with config.json and safetensors. */
@@ -271,6 +273,9 @@ typedef struct fornax_engine_stats {
     uint64_t pages_total, pages_used, pages_cached;   /* cached: held by the prefix tree only */
     uint64_t step_ns_total;
     uint64_t page_tokens, page_bytes;
+    uint64_t launches;                          /* kernels begun; grows within a long step too */
+    uint64_t context_tokens;                    /* in a sequence at most: the model's, or what the pages hold */
+    uint64_t prefill_tokens, prefill_done;      /* of the prompts being computed now: all tokens, and those there */
 } fornax_engine_stats;
 
 FORNAX_API fornax_status fornax_engine_open(fornax_engine **out, fornax_model *model,
@@ -389,8 +394,8 @@ typedef struct fornax_request_options {
 } fornax_request_options;
 
 /* Queues a request. FORNAX_EBUSY: the queue is full. FORNAX_EARG: an option is out of
- * range (err->param names it), or the prompt leaves no room for a new token in the context
- * (param "context_length"; the text has the counts). FORNAX_ECANCEL: the engine is being closed
+ * range (err->param names it), or the prompt leaves no room in the context for a new token, if any
+ * is wanted (param "context_length"; the text has the counts). FORNAX_ECANCEL: the engine is being closed
  * (where a callback submits). Any thread. */
 FORNAX_API fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
                                                const fornax_request_options *opt, fornax_error *err);
@@ -402,6 +407,8 @@ FORNAX_API fornax_status fornax_request_next(fornax_request *req, const fornax_e
 /* A descriptor that polls readable while events are queued. -1: a callback takes them, or the
  * process has no descriptor left. */
 FORNAX_API int fornax_request_fd(const fornax_request *req);
+/* The seed of its draws: the one given, or the one drawn for it. The same request with this seed has the same tokens. */
+FORNAX_API uint64_t fornax_request_seed(const fornax_request *req);
 FORNAX_API void fornax_request_cancel(fornax_request *req);      /* any thread; DONE follows */
 /* Cancels if need be. Afterwards its callback isn't called again, nor still running. */
 FORNAX_API void fornax_request_close(fornax_request *req);
@@ -471,6 +478,10 @@ typedef struct fornax_embed_options {
     int truncate;             /* 1: texts longer than the model takes are cut (fornax_embeddings_cut);
                                  else they are FORNAX_EARG with both counts                          */
     const struct fornax_adapter *adapter;   /* of the model, open until the call returns; NULL: none */
+    /* Called before every text is read and before every step (some hundred tokens, or one long text), from
+     * the calling thread; a nonzero result ends the call with FORNAX_ECANCEL. fraction: 0..1. */
+    int (*progress)(void *user, double fraction);
+    void *progress_user;
 } fornax_embed_options;
 
 /* One vector for each input, pooled as the model's files say.  The same input has the same

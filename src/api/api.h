@@ -84,6 +84,7 @@ struct fornax_model {
     const fx_arch *arch;         /* NULL: an encoder */
     fx_model_params params;      /* without layer_flags */
     fx_embedder embedder;        /* where 'hidden' */
+    _Atomic(fx_exec *) spare_exec;   /* embed.c's, for the next call, or NULL */
 };
 
 /* FORNAX_EUNSUP for a model that was opened for embedding. */

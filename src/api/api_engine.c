@@ -91,6 +91,7 @@ void fornax_engine_get_stats(const fornax_engine *engine, fornax_engine_stats *s
     size_t size = FX_MIN(stats->size, sizeof all);
 
     fx_engine_get_stats(engine->e, &all);
+    all.launches = fx_exec_launches(engine->exec);
     all.size = size;
     memcpy(stats, &all, size);
 }
@@ -137,5 +138,6 @@ fornax_status fornax_request_next(fornax_request *req, const fornax_event **even
 }
 
 int fornax_request_fd(const fornax_request *req) { return fx_request_fd((fx_request *)req); }
+uint64_t fornax_request_seed(const fornax_request *req) { return fx_request_seed((const fx_request *)req); }
 void fornax_request_cancel(fornax_request *req) { fx_request_cancel((fx_request *)req); }
 void fornax_request_close(fornax_request *req) { fx_request_close((fx_request *)req); }

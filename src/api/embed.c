@@ -2,7 +2,7 @@
  *
  * A text's rows are in one step, or, where rows only look back, in several.  Kernels keep
  * rows apart (the reduction contract) and sums know only their own text, so a vector's bits
- * are the same whatever else was asked for. */
+ * are the same whatever else was asked for. Between steps the caller may call it off. */
 #include "api/embed.h"
 
 #include <math.h>
@@ -42,8 +42,17 @@ typedef struct job {
     fx_pool_sums *sums;          /* [STEP_TEXTS] */
     double *room, *work;
     float *vector;
+    size_t n_run;                /* tokens done */
     fx_error *err;
 } job;
+
+/* Before work that takes a while: whether the caller still wants it. */
+static fx_status go_on(const job *j, double fraction)
+{
+    if (!j->o.progress || j->o.progress(j->o.progress_user, fraction) == 0)
+        return FORNAX_OK;
+    return fx_fail(j->err, FORNAX_ECANCEL, "the embedding was cancelled");
+}
 
 /* ---- Texts to ids ------------------------------------------------------------------------ */
 
@@ -133,6 +142,7 @@ static fx_status take_inputs(job *j, const fornax_embed_input *in)
     for (size_t i = 0; i < j->out->n; i++) {
         fx_str text = { in[i].text, in[i].text && in[i].n == SIZE_MAX ? strlen(in[i].text) : in[i].n };
 
+        FX_TRY(go_on(j, 0));
         j->begin[i] = j->ids.n;
         if (!in[i].ids && !in[i].text)
             return fx_fail_param(j->err, FORNAX_EARG, "input", "input[%zu]: expected a text or ids", i);
@@ -158,6 +168,24 @@ static size_t batch_end(const job *j, size_t i)
     while (end < j->out->n && end - i < STEP_TEXTS && rows + length(j, end) <= STEP_ROWS)
         rows += length(j, end++);
     return end;
+}
+
+/* Executors hold a step's activations: a model keeps one for the next call, if it has the usual size. */
+static fx_status take_exec(job *j)
+{
+    fx_exec *spare = j->max_rows == STEP_ROWS ? atomic_exchange(&j->m->spare_exec, NULL) : NULL;
+
+    j->exec = spare;
+    return spare ? FORNAX_OK
+                 : fx_exec_new(&j->exec, j->m->program, j->m->ctx->pool, (int64_t)j->max_rows, (int64_t)j->max_rows, j->err);
+}
+
+static void give_exec(job *j)
+{
+    fx_exec *none = NULL;
+
+    if (j->max_rows != STEP_ROWS || !atomic_compare_exchange_strong(&j->m->spare_exec, &none, j->exec))
+        fx_exec_free(j->exec);
 }
 
 static fx_status make_room(job *j)
@@ -192,7 +220,7 @@ static fx_status make_room(job *j)
     j->wanted = j->seq + j->max_rows;
     for (size_t i = 0; i < j->n_pages; i++)
         j->pages[i] = (fx_page)i;
-    return fx_exec_new(&j->exec, j->m->program, j->m->ctx->pool, (int64_t)j->max_rows, (int64_t)j->max_rows, j->err);
+    return take_exec(j);
 }
 
 static void free_room(job *j)
@@ -200,7 +228,7 @@ static void free_room(job *j)
     const fx_state_table *s = fx_program_state(j->m->program);
     size_t dim = (size_t)j->m->info.embedding_dim;
 
-    fx_exec_free(j->exec);
+    give_exec(j);
     fx_pages_free(j->kv, FX_MAX(j->n_pages * s->page_bytes, (size_t)64));
     fx_mem_free(j->mem, j->pos, 3 * j->max_rows * sizeof(*j->pos));
     fx_mem_free(j->mem, j->pages, j->n_pages * sizeof(*j->pages));
@@ -244,15 +272,18 @@ static fx_step new_step(const job *j, size_t first_id)
                       .adapters = j->adapter ? &j->adapter : NULL };
 }
 
-static void run_step(job *j, const fx_step *s)
+static fx_status run_step(job *j, const fx_step *s)
 {
+    FX_TRY(go_on(j, (double)j->n_run / (double)j->ids.n));
     fx_exec_run(j->exec, s);
+    j->n_run += (size_t)s->n_rows;
     for (int32_t i = 0; i < s->n_logits; i++)
         fx_pool_row(&j->sums[j->seq[j->wanted[i]]], fx_exec_logits(j->exec, i), j->m->info.embedding_dim);
+    return FORNAX_OK;
 }
 
 /* Texts [i, end), or one long text in pieces. */
-static void run_batch(job *j, size_t i, size_t end)
+static fx_status run_batch(job *j, size_t i, size_t end)
 {
     const size_t page = (size_t)fx_program_state(j->m->program)->page_tokens;
     size_t next_page = 0, at = 0, n;
@@ -266,15 +297,15 @@ static void run_batch(job *j, size_t i, size_t end)
             n = FX_MIN(length(j, i) - at, j->max_rows);
             s = new_step(j, j->begin[i] + at);
             add_rows(j, &s, i, at, n, j->pages);
-            run_step(j, &s);
+            FX_TRY(run_step(j, &s));
         }
-        return;
+        return FORNAX_OK;
     }
     for (size_t k = i; k < end; k++) {
         add_rows(j, &s, k, 0, length(j, k), j->pages + next_page);
         next_page += FX_DIV_UP(length(j, k), page);
     }
-    run_step(j, &s);
+    return run_step(j, &s);
 }
 
 /* ---- Vectors ------------------------------------------------------------------------------------ */
@@ -298,7 +329,7 @@ static fx_status run_all(job *j, const fornax_embed_input *in)
     FX_TRY(make_room(j));
     for (size_t i = 0, end; i < j->out->n; i = end) {
         end = batch_end(j, i);
-        run_batch(j, i, end);
+        FX_TRY(run_batch(j, i, end));
         for (size_t k = i; k < end; k++)
             store_vector(j, k, &j->sums[k - i]);
     }
@@ -320,6 +351,16 @@ static fx_status new_result(job *j, size_t n)
     return e->rows && e->tokens && e->cut && j->begin ? FORNAX_OK : fx_nomem(j->err, "embeddings");
 }
 
+/* Models that list the lengths that are good for something take no others. */
+static bool has_dimensions(const fx_embedder *e, int64_t n)
+{
+    bool found = e->n_dims == 0 || n == e->dim;
+
+    for (size_t i = 0; i < e->n_dims && !found; i++)
+        found = e->dims[i] == n;
+    return found;
+}
+
 static fx_status check(const fornax_model *m, const fornax_embed_options *o, size_t n, fx_error *err)
 {
     if (!m->hidden)
@@ -329,6 +370,9 @@ static fx_status check(const fornax_model *m, const fornax_embed_options *o, siz
                              (long long)m->embedder.dim, (long long)o->dimensions);
     if (o->adapter && o->adapter->model != m)
         return fx_fail_param(err, FORNAX_EARG, "adapter", "adapter: it belongs to another model");
+    if (o->dimensions && !has_dimensions(&m->embedder, o->dimensions))
+        return fx_fail_param(err, FORNAX_EARG, "dimensions", "dimensions: %lld isn't among those that the model is made for",
+                             (long long)o->dimensions);
     if (n == 0 || n > 1 << 24)
         return fx_fail_param(err, FORNAX_EARG, "input", "input: expected 1 to %d texts, found %zu", 1 << 24, n);
     return FORNAX_OK;

@@ -31,6 +31,9 @@ typedef struct fx_embedder {
     fx_str prompt;               /* put before every text, or empty */
     bool lower;                  /* texts are lower-cased */
     int64_t dim;                 /* of a vector at the end */
+    bool matryoshka;             /* its files say that shorter vectors are good for something */
+    const int64_t *dims;         /* to which ones, or NULL: any */
+    size_t n_dims;
 } fx_embedder;
 
 /* Whether the file is meant for embedding: it says how its rows are pooled, or has no output matrix. */

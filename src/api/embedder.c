@@ -340,6 +340,29 @@ static fx_status read_gguf(reader *r)
     return FORNAX_OK;
 }
 
+/* ---- Shorter vectors ------------------------------------------------------------------------------------ */
+
+static fx_status read_matryoshka(reader *r)
+{
+    const json_t *list = fx_config_find(r->w, "matryoshka_dimensions"), *one;
+    int64_t *dims;
+    size_t i;
+
+    r->e->matryoshka = json_is_true(fx_config_find(r->w, "is_matryoshka")) || json_array_size(list) > 0;
+    if (json_array_size(list) == 0)
+        return FORNAX_OK;
+    r->e->dims = dims = FX_ARENA_NEWN(r->a, int64_t, json_array_size(list));
+    if (!dims)
+        return fx_nomem(r->err, "dimensions");
+    json_array_foreach(list, i, one) {
+        if (!json_is_integer(one) || json_integer_value(one) < 1 || json_integer_value(one) > r->dim)
+            return fx_fail_param(r->err, FORNAX_EFORMAT, "matryoshka_dimensions", "%s: matryoshka_dimensions: expected numbers from 1 to %lld",
+                                 fx_weights_path(r->w), (long long)r->dim);
+        dims[r->e->n_dims++] = json_integer_value(one);
+    }
+    return FORNAX_OK;
+}
+
 bool fx_embed_meant(const fx_weights *w)
 {
     fx_str name = text_of(json_array_get(fx_config_find(w, "architectures"), 0));
@@ -362,6 +385,8 @@ fx_status fx_embedder_read(fx_embedder *e, fx_arena *a, const fx_weights *w, int
         FX_TRY(read_gguf(&r));
     else if (text.p)
         FX_TRY(read_modules(&r, text));
+    if (fx_weights_kind_of(w) != FX_WEIGHTS_GGUF)
+        FX_TRY(read_matryoshka(&r));
     e->dim = r.dim;
     return FORNAX_OK;
 }

@@ -167,6 +167,7 @@ static fx_status build_program(fornax_model *m, const fornax_model_options *opt,
     m->arch = st == FORNAX_OK ? fx_arch_find(desc.arch) : NULL;
     if (st == FORNAX_OK && m->hidden)
         st = fx_embedder_read(&m->embedder, &m->arena, m->weights, desc.params.dim, err);
+    m->info.matryoshka = m->embedder.matryoshka;
     fx_arena_done(&arena);
     return st;
 }
@@ -214,6 +215,7 @@ void fornax_model_close(fornax_model *m)
 {
     if (!m)
         return;
+    fx_exec_free(atomic_load(&m->spare_exec));
     fx_program_free(m->program);
     fornax_tokenizer_close(m->tok);
     fx_weights_close(m->weights);

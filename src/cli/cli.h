@@ -144,6 +144,7 @@ void fx_cli_write(fx_str text);
 /* ^C, SIGTERM, SIGHUP: the first sets a flag, the second ends the program. */
 void fx_cli_catch_interrupt(void);
 bool fx_cli_interrupted(void);
+int fx_cli_check_interrupt(void *user, double fraction);    /* a progress callback that only looks for one */
 bool fx_cli_terminated(void);        /* not by ^C */
 void fx_cli_clear_interrupt(void);   /* ^C only */
 

@@ -83,8 +83,10 @@ static int embed(const encode_opts *opt, fornax_model *model, fornax_error *err)
     eo.dimensions = opt->dimensions;
     eo.no_normalize = opt->no_normalize;
     eo.truncate = opt->truncate;
+    eo.progress = fx_cli_check_interrupt;
     fx_buf_init(&text, &fx_mem_libc);
     if (fx_cli_read(&text, opt->input ? opt->input : "-")) {
+        fx_cli_catch_interrupt();
         if (!split(opt, &text, &inputs)) {
             fx_nomem(err, "the texts");
             status = fx_cli_fail(err);

@@ -71,7 +71,7 @@ static int show_progress(void *user, double fraction)
     return fx_cli_interrupted();
 }
 
-static int check_interrupt(void *user, double fraction)
+int fx_cli_check_interrupt(void *user, double fraction)
 {
     (void)user, (void)fraction;
     return fx_cli_interrupted();
@@ -104,7 +104,7 @@ fornax_status fx_cli_model_for(fornax_context **ctx, fornax_model **model, const
     opt.max_context = m->ctx;
     opt.adapters = m->lora || m->adapters;
     opt.embeddings = embeddings;
-    opt.progress = isatty(2) && !m->quiet ? show_progress : check_interrupt;
+    opt.progress = isatty(2) && !m->quiet ? show_progress : fx_cli_check_interrupt;
     opt.progress_user = &shown;
     if (st == FORNAX_OK)
         st = fornax_model_open(model, *ctx, path, &opt, err);

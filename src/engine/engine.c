@@ -406,6 +406,7 @@ void fx_engine_get_stats(fx_engine *e, fornax_engine_stats *stats)
     pthread_mutex_lock(&e->lock);
     *stats = e->stats;
     stats->waiting = (uint64_t)e->n_queued;
+    stats->context_tokens = (uint64_t)e->context;
     pthread_mutex_unlock(&e->lock);
     stats->size = size;
 }

@@ -366,6 +366,20 @@ static void note_end(fx_engine *e)
     e->last_done_ns = now;
 }
 
+/* How far the prompts in the batch have come. */
+static void count_prefill(fx_engine *e)
+{
+    e->now.prefill_tokens = e->now.prefill_done = 0;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        const fx_seq *s = e->sched.running[i];
+
+        if (s->n_computed >= s->n_prompt)
+            continue;
+        e->now.prefill_tokens += (uint64_t)s->n_prompt;
+        e->now.prefill_done += (uint64_t)s->n_computed;
+    }
+}
+
 static void publish(fx_engine *e, int64_t admitted)
 {
     fx_kv_counts pages = fx_kv_count(e->kv);
@@ -374,6 +388,7 @@ static void publish(fx_engine *e, int64_t admitted)
     e->ended = NULL;
     e->now.running = (uint64_t)(e->sched.n_running + e->sched.n_following);
     e->now.preemptions = e->sched.preemptions;
+    count_prefill(e);
     e->now.pages_total = pages.total;
     e->now.pages_used = pages.used;
     e->now.pages_cached = pages.cached;

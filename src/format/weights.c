@@ -3,9 +3,9 @@
 
 #include "format/weights_int.h"
 
-fx_shown fx_show(fx_str s)
+fx_weights_shown fx_weights_show(fx_str s)
 {
-    fx_shown out;
+    fx_weights_shown out;
     size_t n = FX_MIN(s.n, (size_t)64), i;
 
     for (i = 0; i < n; i++) {

@@ -3,6 +3,7 @@
  * When an exec is made, every launch's argument struct is filled from one table
  * (binds[]): which slot goes to which field, and as what.  A step then only sets row
  * counts and the row table, and walks the list; nothing is allocated. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/fpmode.h"
@@ -32,6 +33,7 @@ struct fx_exec {
     const fx_step *step;
     fx_adapting *adapting;       /* NULL: no adapters here */
     int32_t at, phase;           /* of the walk over the launches */
+    _Atomic uint64_t n_begun;    /* launches, ever; read by others */
 };
 
 /* ---- The binding table ---- */
@@ -479,6 +481,7 @@ static bool next_launch(void *user, int64_t i, fx_pool_job *job)
         x->at = x->phase = BEGIN;
     if (x->at >= x->plan.n_launches)
         return false;
+    atomic_fetch_add_explicit(&x->n_begun, 1, memory_order_relaxed);
     exec_launch *e = &x->launches[x->at];
     int64_t rows = e->l.rows == FX_ROWS_STEP ? x->step->n_rows : x->step->n_logits;
     bool table = e->l.op == FX_L_EMBED, adds = false;
@@ -521,6 +524,8 @@ void fx_exec_run(fx_exec *x, const fx_step *step)
     fx_pool_run_list(x->pool, next_launch, x);
     fx_fpmode_leave(old);
 }
+
+uint64_t fx_exec_launches(const fx_exec *x) { return atomic_load_explicit(&x->n_begun, memory_order_relaxed); }
 
 float *fx_exec_logits(fx_exec *x, int64_t i)
 {

@@ -165,6 +165,56 @@ TEST(texts_that_are_too_long)
     close_model(&s);
 }
 
+typedef struct watch {
+    int calls, last;             /* the call that says stop; 0: none */
+    double seen;
+    bool falls;
+} watch;
+
+static int look(void *user, double fraction)
+{
+    watch *w = user;
+
+    w->falls |= fraction < w->seen || fraction >= 1;
+    w->seen = fraction;
+    return ++w->calls == w->last;
+}
+
+/* Many texts and one that takes several steps can be called off between any two, and what follows is as ever. */
+TEST(calling_it_off)
+{
+    for (size_t m = 0; m < FX_COUNT(names); m++) {
+        fornax_embed_options o = FORNAX_OPTIONS(fornax_embed_options);
+        fornax_embeddings *e = NULL, *again = NULL;
+        fornax_embed_input in[MANY];
+        fornax_error err = { 0 };
+        watch all = { 0 };
+        setup s;
+
+        open_model(&s, names[m], 1);
+        for (size_t i = 0; i < MANY; i++)
+            in[i] = input_of(&s, i % json_array_size(s.items));
+        o.progress = look;
+        o.progress_user = &all;
+        CHECK_OK(fornax_embed(&e, s.model, in, MANY, &o, &err), err);
+        CHECK(all.calls > MANY + 2 && !all.falls && all.seen > 0.3);
+        for (int last = 1; last <= all.calls; last += last < MANY - 3 ? 40 : 1) {
+            watch w = { .last = last };
+
+            o.progress_user = &w;
+            again = e;
+            CHECK_EQ_I64(fornax_embed(&again, s.model, in, MANY, &o, &err), FORNAX_ECANCEL);
+            CHECK(again == NULL && w.calls == last && strstr(err.text, "cancelled"));
+        }
+        o.progress = NULL;
+        CHECK_OK(fornax_embed(&again, s.model, in, MANY, &o, &err), err);
+        CHECK_MEM(fornax_embeddings_row(e, 0), fornax_embeddings_row(again, 0), MANY * (size_t)fornax_embeddings_dim(e) * sizeof(float));
+        fornax_embeddings_close(e);
+        fornax_embeddings_close(again);
+        close_model(&s);
+    }
+}
+
 static int never(void *user, int64_t position, const float *logits, int64_t n)
 {
     (void)user, (void)position, (void)logits, (void)n;

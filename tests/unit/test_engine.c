@@ -808,6 +808,40 @@ TEST(cancel_in_every_phase)
     }
 }
 
+/* While prompts are computed one can see how far they have come; what runs on from its prompt doesn't count. */
+TEST(prompts_in_the_making_are_counted)
+{
+    static int32_t ids[60];
+    fornax_request_options o = asks(ids, 60, 8);
+    fx_request *q[2];
+    rig r;
+
+    make_prompt(ids, 60, 3);
+    REQUIRE(rig_open(&r, 8, 64, manual(4, 16, 0), 100));
+    r.model.no_eos = true;
+    CHECK(fx_request_submit(&q[0], r.engine, &o, NULL) == FORNAX_OK);
+    for (int done = 16; done < 60; done += 16) {
+        rig_steps(&r, 1);
+        CHECK_EQ_I64(stats_of(&r).prefill_tokens, 60);
+        CHECK_EQ_I64(stats_of(&r).prefill_done, done);
+    }
+    rig_steps(&r, 1);
+    CHECK_EQ_I64(stats_of(&r).prefill_tokens, 0);
+    CHECK_EQ_I64(stats_of(&r).prefill_done, 0);
+    o.n_ids = 40;
+    ids[0]++;
+    CHECK(fx_request_submit(&q[1], r.engine, &o, NULL) == FORNAX_OK);
+    rig_steps(&r, 1);
+    CHECK_EQ_I64(stats_of(&r).prefill_tokens, 40);
+    CHECK(stats_of(&r).prefill_done > 0 && stats_of(&r).prefill_done < 40);
+    CHECK_EQ_I64(stats_of(&r).context_tokens, 100);
+    fx_request_close(q[0]);
+    fx_request_close(q[1]);
+    rig_steps(&r, 1);
+    CHECK_EQ_I64(stats_of(&r).prefill_tokens, 0);
+    rig_close(&r);
+}
+
 TEST(queue_limit)
 {
     int32_t ids[4] = { 1, 2, 3, 4 };
