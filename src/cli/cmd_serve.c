@@ -8,10 +8,10 @@
 typedef struct serve_opts {
     fx_model_opts model;
     const char *host;
-    int64_t port, max_batch, step_tokens, prefill_chunk, queue, kv_mib, max_body_mib, timeout;
+    int64_t port, max_batch, step_tokens, prefill_chunk, queue, kv_mib, max_body_mib, timeout, keep_alive, grace;
     fx_strs names, loras;
     const char *lora_dir;
-    bool lenient, no_prefix_cache, log_requests;
+    bool lenient, no_prefix_cache, any_dimensions, log_requests;
 } serve_opts;
 
 static const fx_opt opts[] = {
@@ -29,11 +29,14 @@ static const fx_opt opts[] = {
     { "lenient-fields", 0, FX_OPT_FLAG, offsetof(serve_opts, lenient), NULL, "accept unknown request fields, named in a response header" },
     { "max-body-mib", 0, FX_OPT_INT, offsetof(serve_opts, max_body_mib), "N", "largest request body (default: 64)" },
     { "timeout", 0, FX_OPT_INT, offsetof(serve_opts, timeout), "SECONDS", "close idle connections after (default: 60)" },
+    { "keep-alive", 0, FX_OPT_INT, offsetof(serve_opts, keep_alive), "SECONDS", "a comment on streams silent for so long; 0: never (default: 10)" },
+    { "grace", 0, FX_OPT_INT, offsetof(serve_opts, grace), "SECONDS", "what runs may still finish for so long at SIGTERM (default: 2)" },
+    { "any-dimensions", 0, FX_OPT_FLAG, offsetof(serve_opts, any_dimensions), NULL, "embeddings may be shortened by any model" },
     { "log-requests", 0, FX_OPT_FLAG, offsetof(serve_opts, log_requests), NULL, "a line on stderr for each request" },
     FX_MODEL_OPTS(serve_opts, model),
     { 0 },
 };
-static const serve_opts defaults = { .host = "127.0.0.1", .port = 8000 };
+static const serve_opts defaults = { .host = "127.0.0.1", .port = 8000, .keep_alive = 10, .grace = 2 };
 
 typedef struct banner {
     const serve_opts *opt;
@@ -67,7 +70,8 @@ static bool check(const serve_opts *o)
     return fx_cli_in_range("port", o->port, 0, 65535) && fx_cli_in_range("max-batch", o->max_batch, 0, 4096) &&
            fx_cli_in_range("step-tokens", o->step_tokens, 0, 65536) && fx_cli_in_range("prefill-chunk", o->prefill_chunk, 0, 65536) &&
            fx_cli_in_range("queue", o->queue, 0, 1 << 20) && fx_cli_in_range("kv-mib", o->kv_mib, 0, (int64_t)1 << 24) &&
-           fx_cli_in_range("max-body-mib", o->max_body_mib, 0, 1 << 12) && fx_cli_in_range("timeout", o->timeout, 0, 86400);
+           fx_cli_in_range("max-body-mib", o->max_body_mib, 0, 1 << 12) && fx_cli_in_range("timeout", o->timeout, 0, 86400) &&
+           fx_cli_in_range("keep-alive", o->keep_alive, 0, 86400) && fx_cli_in_range("grace", o->grace, 0, 86400);
 }
 
 /* Every connection and every request has a descriptor: as many as the system lets us. */
@@ -121,7 +125,8 @@ static fornax_status serve(const serve_opts *o, fornax_model *model, const fx_se
         .host = o->host, .port = (int)o->port,
         .names = o->names.n ? o->names.at : &name, .n_names = o->names.n ? o->names.n : 1,
         .loras = loras, .n_loras = o->loras.n, .lora_dir = o->lora_dir, .lenient_fields = o->lenient, .max_body_bytes = (size_t)o->max_body_mib << 20,
-        .idle_timeout_s = (int)o->timeout, .grace_ms = 2000, .default_temperature = -1,
+        .idle_timeout_s = (int)o->timeout, .grace_ms = (int)o->grace * 1000, .default_temperature = -1,
+        .keep_alive_s = (int)o->keep_alive, .any_dimensions = o->any_dimensions,
         .ready = ready, .ready_user = &b, .stopping = stopping,
         .log = o->log_requests ? log_request : NULL,
     };

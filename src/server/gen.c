@@ -13,7 +13,7 @@
 const fx_gen_body fx_gen_defaults = {
     .temperature = NAN, .top_p = 1, .min_p = 0, .repetition_penalty = 1, .top_k = -1, .n = 1,
     .max_tokens = FX_NO_INT, .max_completion_tokens = FX_NO_INT, .seed = FX_NO_INT, .top_logprobs = FX_NO_INT,
-    .logprobs_int = FX_NO_INT, .best_of = FX_NO_INT, .add_generation_prompt = true,
+    .logprobs_int = FX_NO_INT, .best_of = FX_NO_INT, .add_generation_prompt = true, .parse_special = true,
 };
 
 /* One choice of one prompt. */
@@ -53,6 +53,8 @@ struct fx_gen {
     gen_choice *choices;         /* [prompts * n] */
     size_t n_done;
     int64_t prompt_tokens, cached_tokens, generated_tokens;
+    size_t truncated;            /* tokens of the conversation that were left out */
+    uint64_t news_ns;            /* when something was last sent, or it began */
 };
 
 fx_job *fx_gen_job(fx_gen *g) { return &g->job; }
@@ -286,6 +288,13 @@ static void init_choices(fx_gen *g)
     }
 }
 
+void fx_gen_truncated(fx_gen *g, size_t n)
+{
+    g->truncated = n;
+    if (n > 0)
+        fx_format(g->call->truncated, sizeof g->call->truncated, "%zu", n);
+}
+
 fx_status fx_gen_submit(fx_gen *g, fx_error *err)
 {
     g->choices = calloc(g->prompts.n * (size_t)g->opt.n, sizeof *g->choices);
@@ -296,7 +305,10 @@ fx_status fx_gen_submit(fx_gen *g, fx_error *err)
         g->opt.ids = g->prompts.at[i].ids;
         g->opt.n_ids = g->prompts.at[i].n_ids;
         FX_TRY(fornax_request_submit(&g->prompts.at[i].req, g->call->http->engine, &g->opt, err));
+        g->opt.seed = fornax_request_seed(g->prompts.at[i].req);
+        g->opt.has_seed = 1;
     }
+    g->news_ns = fx_clock_ns();
     return FORNAX_OK;
 }
 
@@ -465,15 +477,18 @@ static void put_head(fx_buf *b, const fx_gen *g, const char *object)
     fx_buf_json(b, g->model);
     fx_buf_puts(b, "\", \"system_fingerprint\": \"");
     fx_buf_json(b, fx_str_of(fornax_model_get_info(g->call->http->model)->numerics_id));
-    fx_buf_puts(b, "\", \"choices\": [");
+    fx_buf_printf(b, "\", \"seed\": %lld, \"choices\": [", (long long)g->opt.seed);
 }
 
 static void put_usage(fx_buf *b, const fx_gen *g)
 {
     fx_buf_printf(b, "{\"prompt_tokens\": %lld, \"completion_tokens\": %lld, \"total_tokens\": %lld, "
-                     "\"prompt_tokens_details\": {\"cached_tokens\": %lld}}",
+                     "\"prompt_tokens_details\": {\"cached_tokens\": %lld",
                   (long long)g->prompt_tokens, (long long)g->generated_tokens,
                   (long long)(g->prompt_tokens + g->generated_tokens), (long long)g->cached_tokens);
+    if (g->truncated > 0)
+        fx_buf_printf(b, ", \"truncated_tokens\": %zu", g->truncated);
+    fx_buf_puts(b, "}}");
 }
 
 /* A chunk with one choice. 'what' is what stands in delta (chat) or text (completions). */
@@ -697,5 +712,19 @@ bool fx_gen_drain(fx_gen *g, uint32_t index)
             check_room(g);
         }
     }
+    if (news)
+        g->news_ns = fx_clock_ns();
     return news;
+}
+
+bool fx_gen_keep_alive(fx_gen *g, uint64_t before_ns)
+{
+    fx_call *c = g->call;
+
+    if (!g->stream || g->failed || c->done || c->out.n > c->out_at || g->news_ns > before_ns)
+        return false;
+    begin_answer(g);
+    fx_buf_puts(&c->out, ": still at it\n\n");
+    g->news_ns = fx_clock_ns();
+    return true;
 }

@@ -13,8 +13,8 @@ typedef struct fx_gen_body {
     fx_str model;
     double temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
     int64_t top_k, n, max_tokens, max_completion_tokens, min_tokens, seed, priority, top_logprobs, logprobs_int, best_of;
-    bool stream, ignore_eos, logprobs, echo, add_generation_prompt;
-    fx_str cache_salt, tool_choice_str;
+    bool stream, ignore_eos, logprobs, echo, add_generation_prompt, parse_special;
+    fx_str cache_salt, truncation;
     const json_t *stop, *stop_token_ids, *logit_bias, *stream_options, *messages, *prompt, *tools, *tool_choice,
         *response_format, *kwargs, *modalities;
 } fx_gen_body;
@@ -56,6 +56,7 @@ fx_status fx_gen_id(const fx_http *h, const json_t *v, const char *name, size_t 
 fx_status fx_gen_new(fx_gen **out, fx_call *c, const fx_gen_body *body, bool chat, fx_error *err);
 /* Adds a prompt: ids are copied. text: shown first where 'echo' was asked for. */
 fx_status fx_gen_prompt(fx_gen *g, const int32_t *ids, size_t n, fx_str text, fx_error *err);
+void fx_gen_truncated(fx_gen *g, size_t n);    /* so many tokens of the conversation were left out */
 fx_status fx_gen_submit(fx_gen *g, fx_error *err);
 void fx_gen_free(fx_gen *g);                   /* cancels and closes its requests; may wait for a step */
 fx_job *fx_gen_job(fx_gen *g);                 /* for the job that frees it */
@@ -63,6 +64,9 @@ fx_job *fx_gen_job(fx_gen *g);                 /* for the job that frees it */
 /* Under the server's lock, on the pump thread: takes what request 'index' has, appends to the
  * call's answer. True when there is something new for the connection. */
 bool fx_gen_drain(fx_gen *g, uint32_t index);
+/* Under the lock: a comment for a stream on which nothing was sent since 'before_ns', so that nobody between us and
+ * the client takes it for dead. True when there is one. */
+bool fx_gen_keep_alive(fx_gen *g, uint64_t before_ns);
 void fx_gen_cancel(fx_gen *g);                 /* never waits */
 void fx_gen_stop(fx_gen *g);                   /* under the lock: ends its answer, the server shuts down */
 size_t fx_gen_requests(const fx_gen *g);

@@ -93,7 +93,8 @@ static void completed(void *user, struct MHD_Connection *conn, void **state, enu
     fx_call_forget(c);
     h->n_open--;
     h->body_bytes -= c->body.n;
-    h->statuses[FX_MIN(c->status / 100, 5)]++;
+    if (!c->route || !c->route->watches)
+        h->statuses[FX_MIN(c->status / 100, 5)]++;
     fx_conn_busy(conn, false);
     pthread_mutex_unlock(&h->lock);
     log_call(c);
@@ -135,14 +136,6 @@ static void find_route(fx_call *c)
     }
 }
 
-static void reply_stopping(fx_call *c)
-{
-    fx_error err = { 0 };
-
-    fx_fail(&err, FORNAX_ECANCEL, "the server is shutting down");
-    fx_reply_error_as(c, &err, 503);
-}
-
 static void reply_body_fault(fx_call *c)
 {
     fx_error err = { 0 };
@@ -171,7 +164,10 @@ static void run_route(void *user)
     fx_call *c = user;
     fx_http *h = c->http;
 
-    c->route->handle(c);
+    if (fx_call_unwanted(c))
+        fx_reply_unwanted(c);
+    else
+        c->route->handle(c);
     pthread_mutex_lock(&h->lock);
     drop_body(c);
     c->routing = false;
@@ -191,6 +187,14 @@ static bool header_is(struct MHD_Connection *conn, const char *name, const char 
     return found && strcasecmp(found, value) == 0;
 }
 
+static void refuse_if_closing(fx_call *c)
+{
+    pthread_mutex_lock(&c->http->lock);
+    if (c->http->closing && !c->ready)
+        fx_reply_stopping(c);
+    pthread_mutex_unlock(&c->http->lock);
+}
+
 /* What is wrong with a request before its body. A client that asks first is answered at once;
  * others send their body in any case, and would miss an answer before its end. */
 static enum MHD_Result begin(fx_call *c)
@@ -199,6 +203,7 @@ static enum MHD_Result begin(fx_call *c)
     uint64_t n;
 
     find_route(c);
+    refuse_if_closing(c);
     c->too_large = length && fx_parse_u64(fx_str_of(length), &n) && n > c->http->opt.max_body_bytes;
     if (c->too_large && !c->ready)
         reply_body_fault(c);
@@ -234,9 +239,8 @@ static void start_route(fx_call *c)
     c->handled = true;
     pthread_mutex_lock(&c->http->lock);
     fx_conn_busy(c->conn, true);
-    if (c->http->closing && !c->ready)
-        reply_stopping(c);
     pthread_mutex_unlock(&c->http->lock);
+    refuse_if_closing(c);
     if (!c->ready)
         reply_body_fault(c);
     if (!c->ready && strcmp(c->route->method, "GET") == 0)
@@ -267,7 +271,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *conn, const cha
         start_route(c);
     pthread_mutex_lock(&h->lock);
     if (!c->ready && h->stopping && !c->gen)
-        reply_stopping(c);
+        fx_reply_stopping(c);
     ready = c->ready;
     if (!ready) {
         c->suspended = true;
@@ -377,26 +381,44 @@ static void stop_calls(fx_http *h)
     fx_jobs_wait(&h->jobs);              /* after that nothing is suspended */
 }
 
+/* New requests are refused, by answers as long as there is anything left to wait for. */
 static void stop_daemon(fx_http *h)
 {
-    MHD_socket listening = MHD_quiesce_daemon(h->daemon);
+    MHD_socket listening;
 
-    if (listening != MHD_INVALID_SOCKET)
-        close(listening);
     pthread_mutex_lock(&h->lock);
     h->closing = true;
     pthread_mutex_unlock(&h->lock);
     wait_calls(h, h->opt.grace_ms);
+    listening = MHD_quiesce_daemon(h->daemon);
+    if (listening != MHD_INVALID_SOCKET)
+        close(listening);
     stop_calls(h);
     wait_calls(h, 1000);
     MHD_stop_daemon(h->daemon);
 }
 
+/* Notes that the engine moves. Steps may take minutes on a slow machine, a kernel doesn't. */
+static void watch_engine(fx_http *h)
+{
+    fornax_engine_stats s = FORNAX_OPTIONS(fornax_engine_stats);
+
+    fornax_engine_get_stats(h->engine, &s);
+    pthread_mutex_lock(&h->lock);
+    if (s.running + s.waiting == 0 || s.launches != h->launches)
+        h->moved_ns = fx_clock_ns();
+    h->launches = s.launches;
+    pthread_mutex_unlock(&h->lock);
+}
+
 static void serve_until_stopped(fx_http *h)
 {
     for (unsigned tick = 0; !h->opt.stopping || !h->opt.stopping(h->opt.stopping_user); tick++) {
-        if (tick % 10 == 9)
+        watch_engine(h);
+        if (tick % 10 == 9) {
             fx_conns_sweep(h);
+            fx_calls_keep_alive(h);
+        }
         nap(100);
     }
 }
@@ -413,6 +435,8 @@ fornax_status fx_server_run(fornax_engine *engine, const fx_server_options *opt,
     h.opt.max_body_bytes = opt->max_body_bytes ? opt->max_body_bytes : (size_t)64 << 20;
     h.opt.max_connections = opt->max_connections ? opt->max_connections : 1024;
     h.opt.idle_timeout_s = opt->idle_timeout_s ? opt->idle_timeout_s : 60;
+    h.opt.stall_ms = opt->stall_ms ? opt->stall_ms : 20000;
+    h.moved_ns = fx_clock_ns();
     h.opt.default_temperature = opt->default_temperature < 0 ? 1 : opt->default_temperature;
     pthread_mutex_init(&h.lock, NULL);
     st = fx_loras_start(&h.loras, h.model, &h.opt, err);

@@ -30,6 +30,7 @@ typedef struct fx_route {
     const char *method, *path;
     bool prefix;                 /* matches everything that begins with path */
     void (*handle)(fx_call *c);
+    bool watches;                /* a probe's: its answers aren't counted, so that looking changes nothing */
 } fx_route;
 
 extern const fx_route *const fx_routes[];      /* ends with NULL; routes.c */
@@ -62,6 +63,7 @@ struct fx_call {
     int status;
     const char *content_type;
     char retry_after[16];
+    char truncated[24];          /* tokens left out of the conversation, for a header */
     fx_buf ignored;              /* names of unknown fields, for a header */
     fx_buf out;
     size_t out_at;               /* sent before this */
@@ -93,6 +95,7 @@ struct fx_http {
     int64_t started;
     uint64_t id_seed;
     uint64_t statuses[6];        /* answers by hundreds */
+    uint64_t launches, moved_ns; /* the engine's, when last seen; when it was last seen to move or to be idle */
     fx_histogram first_token, whole;     /* of generations that went well */
 };
 
@@ -104,6 +107,9 @@ void fx_reply_error(fx_call *c, const fx_error *err);          /* status by err-
 void fx_reply_error_as(fx_call *c, const fx_error *err, int status);
 void fx_error_json(fx_buf *out, const fx_error *err, int status);   /* the error object */
 int fx_error_status(const fx_error *err);
+
+void fx_reply_stopping(fx_call *c);                             /* 503: the server shuts down */
+void fx_reply_unwanted(fx_call *c);                             /* after fx_call_unwanted */
 
 /* The body as a JSON object, or NULL after an error answer. New reference. */
 json_t *fx_call_json(fx_call *c);
@@ -118,6 +124,9 @@ void fx_pump_stop(fx_http *h);
 /* A generation's requests were submitted: events go to fx_gen_drain. Takes 'g'. */
 void fx_call_run(fx_call *c, fx_gen *g);
 void fx_call_forget(fx_call *c);       /* under the lock: no events any more */
+/* On a thread of jobs.h: nobody waits for the answer any more, since the client hung up or the server stops. */
+bool fx_call_unwanted(fx_call *c);
+void fx_calls_keep_alive(fx_http *h);  /* comments for streams that have been silent for long */
 void fx_call_wake(fx_call *c);         /* under the lock: the answer goes on, unless its route still runs */
 
 /* ---- conns.c: connections, and how long they may take ---- */

@@ -7,12 +7,14 @@
  * longer waits for: in the queue, in prefill or in decode. A client that closes only
  * its sending side counts as gone: nothing tells the two apart. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "server/gen.h"
 
 /* An epoll key: slot, serial (so that a stale event finds nothing) and which descriptor. */
@@ -90,6 +92,31 @@ void fx_call_wake(fx_call *c)
         return;
     c->suspended = false;
     MHD_resume_connection(c->conn);
+}
+
+bool fx_call_unwanted(fx_call *c)
+{
+    struct pollfd p = { .fd = socket_of(c), .events = POLLRDHUP };
+    bool stopping;
+
+    pthread_mutex_lock(&c->http->lock);
+    stopping = c->http->stopping;
+    pthread_mutex_unlock(&c->http->lock);
+    return stopping || (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)));
+}
+
+void fx_calls_keep_alive(fx_http *h)
+{
+    uint64_t silence = (uint64_t)h->opt.keep_alive_s * 1000000000u, now = fx_clock_ns();
+
+    pthread_mutex_lock(&h->lock);
+    for (uint32_t i = 0; i < h->n_slots && silence > 0; i++) {
+        fx_call *c = h->slots[i].call;
+
+        if (c && fx_gen_keep_alive(c->gen, now - silence))
+            fx_call_wake(c);
+    }
+    pthread_mutex_unlock(&h->lock);
 }
 
 static void pump_event(fx_http *h, uint64_t key)

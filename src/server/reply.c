@@ -111,6 +111,29 @@ void fx_reply_error_as(fx_call *c, const fx_error *err, int status)
 
 void fx_reply_error(fx_call *c, const fx_error *err) { fx_reply_error_as(c, err, fx_error_status(err)); }
 
+void fx_reply_stopping(fx_call *c)
+{
+    fx_error err = { 0 };
+
+    fx_fail(&err, FORNAX_ECANCEL, "the server is shutting down");
+    fx_reply_error_as(c, &err, 503);
+}
+
+void fx_reply_unwanted(fx_call *c)
+{
+    fx_error err = { 0 };
+    bool stopping;
+
+    pthread_mutex_lock(&c->http->lock);
+    stopping = c->http->stopping;
+    pthread_mutex_unlock(&c->http->lock);
+    fx_fail(&err, FORNAX_ECANCEL, "the client hung up");
+    if (stopping)
+        fx_reply_stopping(c);
+    else
+        fx_reply_error(c, &err);
+}
+
 json_t *fx_call_json(fx_call *c)
 {
     fx_error err = { 0 };
@@ -174,6 +197,8 @@ static void add_headers(const fx_call *c, struct MHD_Response *r)
     MHD_add_response_header(r, "Cache-Control", "no-cache");
     if (c->retry_after[0])
         MHD_add_response_header(r, "Retry-After", c->retry_after);
+    if (c->truncated[0])
+        MHD_add_response_header(r, "X-Fornax-Truncated-Tokens", c->truncated);
     if (c->ignored.n > 0)
         MHD_add_response_header(r, "X-Fornax-Ignored-Fields", fx_buf_view(&c->ignored).p);
     if (c->status == 405 && c->route)

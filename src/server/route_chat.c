@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "server/gen.h"
+#include "server/messages.h"
 
 static const fx_field fields[] = {
     FX_GEN_FIELDS,
@@ -16,6 +17,7 @@ static const fx_field fields[] = {
     { "response_format", FX_F_JSON, offsetof(fx_gen_body, response_format), 0, 0 },
     { "modalities", FX_F_JSON, offsetof(fx_gen_body, modalities), 0, 0 },
     { "chat_template_kwargs", FX_F_JSON, offsetof(fx_gen_body, kwargs), 0, 0 },
+    { "truncation", FX_F_STR, offsetof(fx_gen_body, truncation), 0, 0 },
     { "add_generation_prompt", FX_F_BOOL, offsetof(fx_gen_body, add_generation_prompt), 0, 0 },
     { "prediction", FX_F_IGNORE, 0, 0, 0 },
     { "functions", FX_F_REFUSE, 0, 0, 0 },
@@ -26,97 +28,6 @@ static const fx_field fields[] = {
     { "web_search_options", FX_F_REFUSE, 0, 0, 0 },
     { 0 },
 };
-
-/* ---- Messages: checked, and in the shape that templates know ---- */
-
-static fx_status fault(fx_error *err, size_t i, const char *what)
-{
-    char param[64];
-
-    snprintf(param, sizeof param, "messages[%zu]", i);
-    return fx_fail_param(err, FORNAX_EARG, param, "messages[%zu]%s", i, what);
-}
-
-/* Content given as parts becomes one string, text parts a line each. */
-static fx_status join_parts(json_t *message, size_t i, const json_t *parts, fx_error *err)
-{
-    fx_buf b;
-    fx_status st = FORNAX_OK;
-
-    fx_buf_init(&b, &fx_mem_libc);
-    for (size_t p = 0; st == FORNAX_OK && p < json_array_size(parts); p++) {
-        const json_t *part = json_array_get(parts, p), *type = json_object_get(part, "type");
-        const json_t *text = json_object_get(part, "text");
-
-        if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0 || !json_is_string(text)) {
-            st = fault(err, i, ".content: only parts of type \"text\" with a string \"text\" are supported");
-        } else {
-            fx_buf_puts(&b, p ? "\n" : "");
-            fx_buf_add(&b, json_string_value(text), json_string_length(text));
-        }
-    }
-    if (st == FORNAX_OK && (b.failed || json_object_set_new(message, "content", json_stringn(fx_buf_view(&b).p, b.n)) != 0))
-        st = fx_nomem(err, "a message");
-    fx_buf_done(&b);
-    return st;
-}
-
-/* Arguments come as JSON text; templates expect the object. */
-static fx_status open_arguments(json_t *calls, size_t i, fx_error *err)
-{
-    for (size_t k = 0; k < json_array_size(calls); k++) {
-        json_t *function = json_object_get(json_array_get(calls, k), "function");
-        json_t *arguments = json_object_get(function, "arguments"), *opened;
-
-        if (!json_is_object(function) || !json_is_string(json_object_get(function, "name")))
-            return fault(err, i, ".tool_calls: expected objects with a function that has a name");
-        if (!json_is_string(arguments))
-            continue;
-        opened = json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, NULL);
-        if (json_is_object(opened))
-            json_object_set(function, "arguments", opened);
-        json_decref(opened);
-    }
-    return FORNAX_OK;
-}
-
-static fx_status read_message(json_t *m, size_t i, fx_error *err)
-{
-    static const char *const roles[] = { "system", "developer", "user", "assistant", "tool", "function" };
-    const json_t *role = json_object_get(m, "role");
-    json_t *content = json_object_get(m, "content"), *calls = json_object_get(m, "tool_calls");
-    bool known = false;
-
-    if (!json_is_object(m) || !json_is_string(role))
-        return fault(err, i, ": expected an object with a role");
-    for (size_t r = 0; r < FX_COUNT(roles); r++)
-        known |= strcmp(json_string_value(role), roles[r]) == 0;
-    if (!known)
-        return fault(err, i, ".role: expected system, developer, user, assistant, tool or function");
-    if (strcmp(json_string_value(role), "developer") == 0)
-        json_object_set_new(m, "role", json_string("system"));
-    if (json_is_array(content))
-        FX_TRY(join_parts(m, i, content, err));
-    else if (json_is_null(content) || !content ? !json_is_array(calls) : !json_is_string(content))
-        return fault(err, i, ".content: expected a string or a list of text parts");
-    else if (!content || json_is_null(content))
-        json_object_set_new(m, "content", json_string(""));
-    if (calls && !json_is_null(calls)) {
-        if (!json_is_array(calls))
-            return fault(err, i, ".tool_calls: expected a list");
-        return open_arguments(calls, i, err);
-    }
-    return FORNAX_OK;
-}
-
-static fx_status read_messages(const json_t *messages, fx_error *err)
-{
-    if (!json_is_array(messages) || json_array_size(messages) == 0)
-        return fx_fail_param(err, FORNAX_EARG, "messages", "messages: expected a list with at least one message");
-    for (size_t i = 0; i < json_array_size(messages); i++)
-        FX_TRY(read_message(json_array_get(messages, i), i, err));
-    return FORNAX_OK;
-}
 
 /* ---- Fields that would change the output in ways not to be had yet ---- */
 
@@ -141,6 +52,9 @@ static fx_status check_modes(const fx_gen_body *b, fx_error *err)
         return fx_fail_param(err, FORNAX_EUNSUP, "tool_choice", "tool_choice: only \"auto\" without tools, or \"none\"");
     if (b->modalities && (json_array_size(b->modalities) != 1 || !is_string(json_array_get(b->modalities, 0), "text")))
         return fx_fail_param(err, FORNAX_EUNSUP, "modalities", "modalities: only [\"text\"] is supported");
+    if (b->truncation.p && !fx_str_is(b->truncation, "auto") && !fx_str_is(b->truncation, "disabled"))
+        return fx_fail_param(err, FORNAX_EARG, "truncation", "truncation: expected auto or disabled, found '%s'",
+                             fx_show(b->truncation).z);
     if (b->kwargs && !json_is_object(b->kwargs))
         return fx_fail_param(err, FORNAX_EARG, "chat_template_kwargs", "chat_template_kwargs: expected an object");
     return FORNAX_OK;
@@ -148,30 +62,108 @@ static fx_status check_modes(const fx_gen_body *b, fx_error *err)
 
 /* ---- The route ---- */
 
-static fx_status render(fx_gen *g, const fornax_tokenizer *tok, const fx_gen_body *b, fx_error *err)
+static fx_status render_messages(fornax_prompt **out, const fornax_tokenizer *tok, const fx_gen_body *b,
+                                 const json_t *messages, fx_error *err)
 {
-    json_t *whole = json_pack("{s:O, s:b}", "messages", b->messages, "add_generation_prompt", b->add_generation_prompt);
-    fornax_prompt *prompt = NULL;
-    const int32_t *ids;
+    json_t *whole = json_pack("{s:O, s:b}", "messages", messages, "add_generation_prompt", b->add_generation_prompt);
+    fx_status st = FORNAX_OK;
     char *text;
-    size_t n;
-    fx_status st;
 
+    *out = NULL;
     if (whole && b->tools)
         json_object_set(whole, "tools", (json_t *)b->tools);
     if (whole && b->kwargs)
         json_object_set(whole, "kwargs", (json_t *)b->kwargs);
     text = whole ? json_dumps(whole, JSON_COMPACT) : NULL;
+    st = text ? fornax_prompt_render(out, tok, text, SIZE_MAX, err) : fx_nomem(err, "the conversation");
     json_decref(whole);
-    if (!text)
-        return fx_nomem(err, "the conversation");
-    st = fornax_prompt_render(&prompt, tok, text, SIZE_MAX, err);
     free(text);
-    FX_TRY(st);
-    ids = fornax_prompt_ids(prompt, &n);
-    st = fx_gen_prompt(g, ids, n, FX_STR(""), err);
+    return st;
+}
+
+static size_t prompt_length(const fornax_prompt *p)
+{
+    size_t n = 0;
+
+    if (p)
+        fornax_prompt_ids(p, &n);
+    return n;
+}
+
+static fx_status render_without(fornax_prompt **out, const fornax_tokenizer *tok, const fx_gen_body *b, size_t turns,
+                                fx_error *err)
+{
+    json_t *rest = fx_messages_without(b->messages, turns);
+    fx_status st = rest ? render_messages(out, tok, b, rest, err) : fx_nomem(err, "the conversation");
+
+    json_decref(rest);
+    return st;
+}
+
+/* Leaves out the first turns, as few as will do, when the conversation is longer than the context: then the prompt
+ * has at most 'fits' tokens. The last turn always stays. Replaces *prompt. */
+static fx_status drop_turns(fornax_prompt **prompt, const fornax_tokenizer *tok, const fx_gen_body *b, size_t fits,
+                            fx_error *err)
+{
+    size_t low = 1, high = fx_messages_turns(b->messages);
+    fornax_prompt *shorter;
+
+    if (high < 2)
+        return FORNAX_OK;
+    for (high--; low < high;) {
+        size_t middle = (low + high) / 2;
+
+        FX_TRY(render_without(&shorter, tok, b, middle, err));
+        if (prompt_length(shorter) > fits)
+            low = middle + 1;
+        else
+            high = middle;
+        fornax_prompt_close(shorter);
+    }
+    FX_TRY(render_without(&shorter, tok, b, low, err));
+    fornax_prompt_close(*prompt);
+    *prompt = shorter;
+    return FORNAX_OK;
+}
+
+/* How long a prompt may be after turns were left out: a quarter of the context is for the answer, or what it may have. */
+static size_t room_for_prompt(size_t context, const fx_gen_body *b)
+{
+    int64_t asked = b->max_completion_tokens != FX_NO_INT ? b->max_completion_tokens : b->max_tokens;
+    size_t answer = FX_MAX(context / 4, (size_t)1);
+
+    return context - (asked == FX_NO_INT ? answer : FX_MIN((size_t)asked, answer));
+}
+
+static fx_status render(fx_gen *g, const fx_http *h, const fx_gen_body *b, fx_error *err)
+{
+    fornax_engine_stats stats = FORNAX_OPTIONS(fornax_engine_stats);
+    fornax_prompt *prompt = NULL;
+    fx_status st = render_messages(&prompt, h->tok, b, b->messages, err);
+    size_t n, before;
+    const int32_t *ids;
+
+    if (st == FORNAX_EFORMAT && fx_messages_merge_system((json_t *)b->messages))
+        st = render_messages(&prompt, h->tok, b, b->messages, err);
+    before = prompt_length(prompt);
+    fornax_engine_get_stats(h->engine, &stats);
+    if (st == FORNAX_OK && fx_str_is(b->truncation, "auto") && before >= stats.context_tokens)
+        st = drop_turns(&prompt, h->tok, b, room_for_prompt((size_t)stats.context_tokens, b), err);
+    if (st == FORNAX_OK) {
+        ids = fornax_prompt_ids(prompt, &n);
+        fx_gen_truncated(g, before - n);
+        st = fx_gen_prompt(g, ids, n, FX_STR(""), err);
+    }
     fornax_prompt_close(prompt);
     return st;
+}
+
+/* Whether the template has a place for developer messages of its own. */
+static bool knows_developer(const fx_http *h)
+{
+    const char *text = fornax_tokenizer_template(h->tok);
+
+    return text && strstr(text, "developer");
 }
 
 static void chat(fx_call *c)
@@ -188,11 +180,11 @@ static void chat(fx_call *c)
     if (st == FORNAX_OK)
         st = check_modes(&body, &err);
     if (st == FORNAX_OK)
-        st = read_messages(body.messages, &err);
+        st = fx_messages_read((json_t *)body.messages, knows_developer(c->http), &err);
     if (st == FORNAX_OK)
         st = fx_gen_new(&g, c, &body, true, &err);
     if (st == FORNAX_OK) {
-        st = render(g, c->http->tok, &body, &err);
+        st = render(g, c->http, &body, &err);
         if (st == FORNAX_ENOTFOUND)      /* no chat template: the request can't be served, the route exists */
             err.status = FORNAX_EUNSUP;
     }
@@ -207,4 +199,4 @@ static void chat(fx_call *c)
     json_decref(json);
 }
 
-const fx_route fx_route_chat = { "POST", "/v1/chat/completions", false, chat };
+const fx_route fx_route_chat = { "POST", "/v1/chat/completions", false, chat, false };

@@ -8,16 +8,17 @@ static const fx_field fields[] = {
     { "logprobs", FX_F_INT, offsetof(fx_gen_body, logprobs_int), 0, 20 },
     { "echo", FX_F_BOOL, offsetof(fx_gen_body, echo), 0, 0 },
     { "best_of", FX_F_INT, offsetof(fx_gen_body, best_of), 1, 128 },
+    { "parse_special", FX_F_BOOL, offsetof(fx_gen_body, parse_special), 0, 0 },
     { "suffix", FX_F_REFUSE, 0, 0, 0 },
     { 0 },
 };
 
-static fx_status text_prompt(fx_gen *g, const fornax_tokenizer *tok, const json_t *v, fx_error *err)
+static fx_status text_prompt(fx_gen *g, const fornax_tokenizer *tok, const json_t *v, bool special, fx_error *err)
 {
     const char *text = json_string_value(v);
     size_t n = 0, text_n = json_string_length(v);
     FX_VEC(int32_t) ids = { 0 };
-    unsigned flags = FORNAX_TOKENIZE_ADD | FORNAX_TOKENIZE_SPECIAL;
+    unsigned flags = FORNAX_TOKENIZE_ADD | (special ? FORNAX_TOKENIZE_SPECIAL : 0);
     fx_status st = fornax_tokenize(tok, text, text_n, flags, NULL, 0, &n, err);
 
     if (st == FORNAX_OK && !FX_VEC_RESERVE(&ids, &fx_mem_libc, n + 1))
@@ -55,10 +56,12 @@ static fx_status ids_prompt(fx_gen *g, const fx_http *h, const json_t *list, fx_
     return st;
 }
 
-static fx_status add_prompts(fx_gen *g, const fx_http *h, const json_t *prompt, fx_error *err)
+static fx_status add_prompts(fx_gen *g, const fx_http *h, const fx_gen_body *b, fx_error *err)
 {
+    const json_t *prompt = b->prompt;
+
     if (json_is_string(prompt))
-        return text_prompt(g, h->tok, prompt, err);
+        return text_prompt(g, h->tok, prompt, b->parse_special, err);
     if (!json_is_array(prompt) || json_array_size(prompt) == 0 || json_array_size(prompt) > 1024 * 1024)
         return fx_fail_param(err, FORNAX_EARG, "prompt", "prompt: expected a string, token ids, or a list of either");
     if (json_is_integer(json_array_get(prompt, 0)))
@@ -69,7 +72,7 @@ static fx_status add_prompts(fx_gen *g, const fx_http *h, const json_t *prompt, 
     for (size_t i = 0; i < json_array_size(prompt); i++) {
         const json_t *v = json_array_get(prompt, i);
         if (json_is_string(v))
-            FX_TRY(text_prompt(g, h->tok, v, err));
+            FX_TRY(text_prompt(g, h->tok, v, b->parse_special, err));
         else if (json_is_array(v))
             FX_TRY(ids_prompt(g, h, v, err));
         else
@@ -94,7 +97,7 @@ static void completions(fx_call *c)
     if (st == FORNAX_OK)
         st = fx_gen_new(&g, c, &body, false, &err);
     if (st == FORNAX_OK)
-        st = add_prompts(g, c->http, body.prompt, &err);
+        st = add_prompts(g, c->http, &body, &err);
     if (st == FORNAX_OK)
         st = fx_gen_submit(g, &err);
     if (st == FORNAX_OK) {
@@ -106,4 +109,4 @@ static void completions(fx_call *c)
     json_decref(json);
 }
 
-const fx_route fx_route_completions = { "POST", "/v1/completions", false, completions };
+const fx_route fx_route_completions = { "POST", "/v1/completions", false, completions, false };

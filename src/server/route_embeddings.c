@@ -30,6 +30,8 @@ static fx_status add_text(inputs *in, const json_t *v, fx_error *err)
 {
     fornax_embed_input one = { .text = json_string_value(v), .n = json_string_length(v) };
 
+    if (one.n == 0)
+        return fx_fail_param(err, FORNAX_EARG, "input", "input[%zu]: expected a text that isn't empty", in->at.n);
     return FX_VEC_PUSH(&in->at, &fx_mem_libc, one) ? FORNAX_OK : fx_nomem(err, "the input");
 }
 
@@ -41,7 +43,7 @@ static fx_status add_ids(inputs *in, const json_t *list, fx_error *err)
         const json_t *v = json_array_get(list, i);
 
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX)
-            return fx_fail_param(err, FORNAX_EARG, "input", "input: [%zu]: expected a token id", i);
+            return fx_fail_param(err, FORNAX_EARG, "input", "input[%zu]: ids[%zu]: expected a token id", in->at.n, i);
         if (!FX_VEC_PUSH(&in->ids, &fx_mem_libc, (int32_t)json_integer_value(v)))
             return fx_nomem(err, "the input");
     }
@@ -81,10 +83,14 @@ static fx_status read_inputs(inputs *in, const json_t *v, fx_error *err)
     return FORNAX_OK;
 }
 
-static fx_status check_body(const embed_body *b, fx_error *err)
+static fx_status check_body(const fx_http *h, const embed_body *b, fx_error *err)
 {
+    const fornax_model_info *info = fornax_model_get_info(h->model);
+
     if (!b->input)
         return fx_fail_param(err, FORNAX_EARG, "input", "input: missing");
+    if (b->dimensions != FX_NO_INT && !info->matryoshka && !h->opt.any_dimensions)
+        return fx_fail_param(err, FORNAX_EARG, "dimensions", "dimensions: the model isn't marked as made for shorter vectors");
     if (b->encoding.p && !fx_str_is(b->encoding, "float") && !fx_str_is(b->encoding, "base64"))
         return fx_fail_param(err, FORNAX_EARG, "encoding_format", "encoding_format: expected float or base64, found '%s'",
                              fx_show(b->encoding).z);
@@ -158,6 +164,12 @@ static void reply(fx_call *c, const fornax_embeddings *e, fx_str model, bool bas
     fx_buf_done(&b);
 }
 
+static int unwanted(void *user, double fraction)
+{
+    (void)fraction;
+    return fx_call_unwanted(user);
+}
+
 static void embeddings(fx_call *c)
 {
     embed_body body = { .dimensions = FX_NO_INT };
@@ -176,16 +188,20 @@ static void embeddings(fx_call *c)
     if (st == FORNAX_OK)
         st = fx_lora_find(&c->http->loras, body.model, &lora, &name, &err);
     if (st == FORNAX_OK)
-        st = check_body(&body, &err);
+        st = check_body(c->http, &body, &err);
     if (st == FORNAX_OK)
         st = read_inputs(&in, body.input, &err);
     opt.dimensions = body.dimensions == FX_NO_INT ? 0 : body.dimensions;
     opt.truncate = body.truncate;
     opt.adapter = lora ? lora->adapter : NULL;
+    opt.progress = unwanted;
+    opt.progress_user = c;
     if (st == FORNAX_OK)
         st = fornax_embed(&e, c->http->model, in.at.at, in.at.n, &opt, &err);
     if (st == FORNAX_OK)
         reply(c, e, name, fx_str_is(body.encoding, "base64"));
+    else if (st == FORNAX_ECANCEL)
+        fx_reply_unwanted(c);
     else
         fx_reply_error(c, &err);
     fornax_embeddings_close(e);
@@ -195,4 +211,4 @@ static void embeddings(fx_call *c)
     json_decref(json);
 }
 
-const fx_route fx_route_embeddings = { "POST", "/v1/embeddings", false, embeddings };
+const fx_route fx_route_embeddings = { "POST", "/v1/embeddings", false, embeddings, false };

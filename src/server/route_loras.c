@@ -95,5 +95,5 @@ static void unload(fx_call *c)
     json_decref(json);
 }
 
-const fx_route fx_route_load_lora = { "POST", "/v1/load_lora_adapter", false, load };
-const fx_route fx_route_unload_lora = { "POST", "/v1/unload_lora_adapter", false, unload };
+const fx_route fx_route_load_lora = { "POST", "/v1/load_lora_adapter", false, load, false };
+const fx_route fx_route_unload_lora = { "POST", "/v1/unload_lora_adapter", false, unload, false };

@@ -20,6 +20,9 @@ static const metric metrics[] = {
     M("prompt_tokens_total", "counter", prompt_tokens, "tokens of prompts"),
     M("cached_tokens_total", "counter", cached_tokens, "of these, found in the prefix cache"),
     M("generated_tokens_total", "counter", generated_tokens, "tokens sampled"),
+    M("prefill_tokens", "gauge", prefill_tokens, "tokens of the prompts being computed"),
+    M("prefill_tokens_done", "gauge", prefill_done, "of these, computed"),
+    M("kernel_launches_total", "counter", launches, "kernels begun"),
     M("preemptions_total", "counter", preemptions, "sequences set back for want of pages"),
     M("kv_pages", "gauge", pages_total, "pages of the KV pool"),
     M("kv_pages_used", "gauge", pages_used, "pages that sequences hold"),
@@ -60,7 +63,7 @@ static void put_histogram(fx_buf *b, const fx_histogram *h, const char *name, co
 
 static void put_http(fx_buf *b, fx_http *h)
 {
-    fx_buf_puts(b, "# HELP fornax_http_responses_total answers by status\n# TYPE fornax_http_responses_total counter\n");
+    fx_buf_puts(b, "# HELP fornax_http_responses_total answers by status, those to probes aside\n# TYPE fornax_http_responses_total counter\n");
     pthread_mutex_lock(&h->lock);
     for (int i = 1; i < 6; i++)
         fx_buf_printf(b, "fornax_http_responses_total{status=\"%dxx\"} %llu\n", i,
@@ -91,4 +94,4 @@ static void reply(fx_call *c)
     fx_buf_done(&b);
 }
 
-const fx_route fx_route_metrics = { "GET", "/metrics", false, reply };
+const fx_route fx_route_metrics = { "GET", "/metrics", false, reply, true };

@@ -50,5 +50,5 @@ static void model(fx_call *c)
     fx_lora_drop(lora);
 }
 
-const fx_route fx_route_models = { "GET", "/v1/models", false, models };
-const fx_route fx_route_model = { "GET", "/v1/models/", true, model };
+const fx_route fx_route_models = { "GET", "/v1/models", false, models, false };
+const fx_route fx_route_model = { "GET", "/v1/models/", true, model, false };

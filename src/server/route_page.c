@@ -10,4 +10,4 @@ static void page(fx_call *c)
     fx_reply_text(c, 200, "text/html; charset=utf-8", fx_str_n((const char *)fx_page_html, fx_page_html_n));
 }
 
-const fx_route fx_route_page = { "GET", "/", false, page };
+const fx_route fx_route_page = { "GET", "/", false, page, false };

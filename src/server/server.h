@@ -21,6 +21,9 @@ typedef struct fx_server_options {
     size_t max_body_bytes;       /* of a request; 0: 64 MiB */
     int max_connections;         /* 0: 1024 */
     int idle_timeout_s;          /* of a connection; 0: 60 */
+    int keep_alive_s;            /* a stream silent for so long gets a comment; 0: never */
+    int stall_ms;                /* health fails when the engine has work and does nothing for so long; 0: 20 s */
+    int any_dimensions;          /* embeddings may be shortened though the model isn't marked for it */
     int grace_ms;                /* when stopping: what runs may still finish for so long */
     double default_temperature;  /* when the request has none; < 0: 1, as the protocol says */
     /* Called once when listening, with the port in use. */

@@ -2,13 +2,16 @@
 import base64
 import json
 import math
+import signal
 import struct
 import subprocess
+import time
 
 import openai
 import pytest
 
-from conftest import FORNAX, ROOT, Server
+from conftest import FORNAX, ROOT, Server, until
+from made_models import change, changed_copy
 
 MODEL = str(ROOT / "tests/data/embed/nomic_bert")
 ITEMS = json.load(open(MODEL + "/reference.json", encoding="utf-8"))["items"]
@@ -87,3 +90,133 @@ def test_it_makes_no_text(client, server):
     with pytest.raises(openai.BadRequestError) as e:
         client.completions.create(model=server.name, prompt="Hello")
     assert "embedding" in e.value.body["message"]
+
+
+# ---- Many texts, long texts, short vectors ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def roomy(tmp_path_factory):
+    """The same model with 1,024 tokens of context, marked for shorter vectors."""
+    folder = tmp_path_factory.mktemp("roomy") / "m"
+    changed_copy(folder, MODEL, max_position_embeddings=1024, is_matryoshka=True)
+    change(folder, "sentence_bert_config.json", max_seq_length=1024)
+    s = Server(str(folder), "--dtype", "f32")
+    yield s
+    s.end()
+
+
+def embed(s, **body):
+    status, r = s.post("/v1/embeddings", body)
+    assert status == 200, r
+    return r
+
+
+def refused(s, **body):
+    status, r = s.post("/v1/embeddings", body)
+    assert status == 400, r
+    return r["error"]
+
+
+def ids_of(n):
+    return [5 + i % 600 for i in range(n)]
+
+
+@pytest.mark.parametrize("n", [1, 511, 512, 513, 1023, 1024])
+@pytest.mark.parametrize("truncate", [None, True, False])
+def test_lengths_up_to_the_context(roomy, n, truncate):
+    r = embed(roomy, input=[ids_of(n), ids_of(3)], truncate=truncate)
+    assert r["usage"] == {"prompt_tokens": n + 3, "total_tokens": n + 3}
+    assert all("truncated_tokens" not in d for d in r["data"])
+    assert r["data"][1]["embedding"] == embed(roomy, input=ids_of(3))["data"][0]["embedding"]
+
+
+@pytest.mark.parametrize("n", [1025, 4000])
+def test_lengths_beyond_the_context(roomy, n):
+    batch = [ids_of(3), "short", ids_of(n), ids_of(4)]
+    for truncate in (None, False):
+        e = refused(roomy, input=batch, truncate=truncate)
+        assert "input[2]" in e["message"] and str(n) in e["message"] and "1024" in e["message"]
+        assert e["param"] == "context_length" and e["code"] == "context_length_exceeded"
+    r = embed(roomy, input=batch, truncate=True)
+    assert [d.get("truncated_tokens") for d in r["data"]] == [None, None, n - 1024, None]
+    assert r["data"][2]["embedding"] == embed(roomy, input=ids_of(1024))["data"][0]["embedding"]
+    assert r["data"][3]["embedding"] == embed(roomy, input=ids_of(4))["data"][0]["embedding"]
+    assert refused(roomy, input=batch, truncate="yes")["param"] == "truncate"
+
+
+def unpack(text):
+    data = base64.b64decode(text)
+    return list(struct.unpack(f"<{len(data) // 4}f", data))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 17, 63, 64])
+def test_shorter_vectors_are_cut_then_made_of_length_one(roomy, n):
+    full = embed(roomy, input="Hello")["data"][0]["embedding"]
+    length = math.sqrt(sum(x * x for x in full[:n]))
+    for form, read in (("float", list), ("base64", unpack)):
+        got = read(embed(roomy, input="Hello", dimensions=n, encoding_format=form)["data"][0]["embedding"])
+        assert len(got) == n and close(got, [x / length for x in full[:n]])
+        assert abs(sum(x * x for x in got) - 1) < 1e-5
+
+
+@pytest.mark.parametrize("n", [0, -1, 65, 1.5, "8"])
+def test_dimensions_that_are_none(roomy, n):
+    assert refused(roomy, input="Hello", dimensions=n)["param"] == "dimensions"
+
+
+def test_only_models_marked_for_it_are_shortened(server, serve, tmp_path):
+    e = refused(server, input="Hello", dimensions=8)
+    assert e["param"] == "dimensions" and "marked" in e["message"]
+    assert refused(server, input="Hello", dimensions=64)["param"] == "dimensions"
+    assert len(embed(serve(MODEL, "--any-dimensions"), input="Hello", dimensions=8)["data"][0]["embedding"]) == 8
+    listed = serve(changed_copy(tmp_path / "m", MODEL, matryoshka_dimensions=[32, 16]))
+    assert len(embed(listed, input="Hello", dimensions=16)["data"][0]["embedding"]) == 16
+    assert len(embed(listed, input="Hello", dimensions=64)["data"][0]["embedding"]) == 64
+    assert refused(listed, input="Hello", dimensions=8)["param"] == "dimensions"
+    changed_copy(tmp_path / "bad", MODEL, matryoshka_dimensions=[32, 65])
+    p = subprocess.run([FORNAX, "encode", str(tmp_path / "bad")], input=b"x", capture_output=True, timeout=300)
+    assert p.returncode == 1 and b"matryoshka_dimensions" in p.stderr
+
+
+def test_texts_of_different_lengths_together(roomy):
+    texts = ["a", "a much longer line of text than the one before it", " ", "b\n"]
+    r = embed(roomy, input=texts)
+    assert [d["index"] for d in r["data"]] == [0, 1, 2, 3]
+    alone = [embed(roomy, input=t) for t in texts]
+    assert [d["embedding"] for d in r["data"]] == [a["data"][0]["embedding"] for a in alone]
+    assert r["usage"]["prompt_tokens"] == sum(a["usage"]["prompt_tokens"] for a in alone)
+
+
+@pytest.mark.parametrize("value, at", [(["a", "longer", "", " "], 2), (["", "a"], 0), ("", 0)])
+def test_an_empty_text_is_refused_by_its_place(roomy, value, at):
+    e = refused(roomy, input=value)
+    assert e["param"] == "input" and f"input[{at}]" in e["message"]
+
+
+@pytest.mark.parametrize("value, words", [([[5, 6], []], "input[1]"), ([[5, 6], [7, "x"]], "input[1]"), ([[5], [99999]], "input[1]"),
+                                          (["a", 5], "input[1]"), ([5, "a"], "input"), ([], "input"), ({}, "input")])
+def test_inputs_that_are_none_are_named(roomy, value, words):
+    e = refused(roomy, input=value)
+    assert e["param"] == "input" and words in e["message"]
+
+
+def test_lists_of_ids_and_the_number_of_inputs(roomy):
+    r = embed(roomy, input=[[5, 6, 7], [8]])
+    assert [d["index"] for d in r["data"]] == [0, 1] and r["usage"]["prompt_tokens"] == 4
+    r = embed(roomy, input=[[5 + i % 600] for i in range(2048)])
+    assert [d["index"] for d in r["data"]] == list(range(2048)) and r["usage"]["prompt_tokens"] == 2048
+    assert "2048" in refused(roomy, input=["a"] * 2049)["message"]
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_encode(tmp_path, sig):
+    (tmp_path / "lines").write_text("a b c d e f g h " * 20 + "\n" + ("a b c d " * 40 + "\n") * 20000)
+    p = subprocess.Popen([FORNAX, "encode", MODEL, "--dtype", "f32", "--input", str(tmp_path / "lines")], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    busy = lambda: int(open(f"/proc/{p.pid}/stat").read().rsplit(")", 1)[1].split()[11]) > 30  # noqa: E731
+    assert until(lambda: p.poll() is not None or busy(), 60) and p.poll() is None
+    start = time.monotonic()
+    p.send_signal(sig)
+    out, errors = p.communicate(timeout=60)
+    assert p.returncode == 130 and out == b"" and time.monotonic() - start < 10, errors
