@@ -198,6 +198,65 @@ def test_slow_loris(victim):
         c.close()
 
 
+def memory(s):
+    return next(int(line.split()[1]) for line in open(f"/proc/{s.process.pid}/status") if line.startswith("VmRSS"))
+
+
+@pytest.mark.parametrize("head", [b"", b"GET / HTTP/1.1\r\nX: ", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"])
+def test_headers_without_end_are_cut(victim, head):
+    """Bytes without a line end, 64 MiB of them on each of eight connections: refused after some KiB, and nothing is kept."""
+    talk(victim, post(BODY))
+    before, answers, lock = memory(victim), [], threading.Lock()
+
+    def pour():
+        c = victim.connect()
+        got, sent = b"", 0
+        try:
+            c.sendall(head)
+            while sent < 64 << 20:
+                sent += c.send(b"A" * 65536)
+        except OSError:
+            pass
+        try:
+            c.settimeout(5)
+            while piece := c.recv(65536):
+                got += piece
+        except OSError:
+            pass
+        c.close()
+        with lock:
+            answers.append((sent, got))
+
+    threads = [threading.Thread(target=pour) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert len(answers) == 8
+    for sent, got in answers:
+        assert sent < 32 << 20                      # what socket buffers take in before the end shows
+        assert got == b"" or int(got.split()[1]) in (400, 413, 414, 431), got[:200]
+    assert memory(victim) - before < 16 << 10       # KiB
+
+
+def test_a_byte_now_and_then_is_not_enough(victim):
+    """Two hundred clients that send a byte every second lose their connections; others are served meanwhile."""
+    slow, start = [victim.connect() for _ in range(200)], time.monotonic()
+    open_ = set(slow)
+    while open_ and time.monotonic() < start + 25:
+        for c in list(open_):
+            try:
+                c.send(b"G")
+            except OSError:
+                open_.discard(c)
+        asked = time.monotonic()
+        assert victim.post("/v1/completions", json.loads(BODY))[0] == 200 and time.monotonic() - asked < 5
+        time.sleep(1)
+    assert not open_
+    for c in slow:
+        c.close()
+
+
 def test_slow_body_loses_its_connection(victim):
     c = victim.connect()
     c.sendall(post(b"", length=100000))
@@ -229,11 +288,44 @@ def test_too_large(victim, n):
     assert status == 413 and error_of(body)["code"] == "request_too_large" and "1048576" in error_of(body)["message"]
 
 
-def test_too_large_is_said_before_the_body(victim):
+EXPECT = b"Expect: 100-continue\r\n"
+
+
+@pytest.mark.parametrize("request_, status", [
+    (post(b"", length=1 << 30, extra=EXPECT), 413), (post(b"", length=(1 << 20) + 1, extra=EXPECT), 413),
+    (post(b"", path=b"/nope", length=10, extra=EXPECT), 404), (post(b"", path=b"/health", length=10, extra=EXPECT), 405),
+    (post(b"", path=b"/v1/chat/completions", length=999999999, extra=EXPECT), 413),
+], ids=range(5))
+def test_a_client_that_asks_first_is_refused_at_once(victim, request_, status):
+    """The final answer instead of an invitation, and then the end: what follows on this connection isn't a request."""
     c = victim.connect()
-    c.sendall(post(b"", length=1 << 30, extra=b"Expect: 100-continue\r\n"))
-    assert read_answer(c.makefile("rb"))[0] == 413
+    c.settimeout(10)
+    start = time.monotonic()
+    c.sendall(request_)
+    out = b""
+    while b"\r\n\r\n" not in out:
+        out += c.recv(4096)
+    assert time.monotonic() - start < 2
+    assert out.startswith(b"HTTP/1.1 %d " % status) and b"100 Continue" not in out
+    while piece := c.recv(4096):
+        out += piece
+    error_of(out.split(b"\r\n\r\n", 1)[1])
     c.close()
+
+
+def test_a_client_that_asks_first_is_invited_at_once(victim):
+    for _ in range(3):
+        c = victim.connect()
+        c.settimeout(10)
+        start = time.monotonic()
+        c.sendall(post(b"", length=len(BODY), extra=EXPECT))
+        assert c.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        waited = time.monotonic() - start
+        c.sendall(BODY)
+        status, _, body = read_answer(c.makefile("rb"))
+        assert status == 200 and json.loads(body)["usage"]["completion_tokens"] == 2
+        assert waited < 0.5 and time.monotonic() - start < 5        # some ms; never curl's second
+        c.close()
 
 
 def test_endless_body_is_cut(victim):
