@@ -90,6 +90,15 @@ static void finish_choice(fx_engine *e, fx_choice *c, fornax_finish finish, int3
     deliver(c->req, &ev);                     /* if there is no memory, DONE says all */
 }
 
+/* Under the engine's lock: what others see of the counts is as of now. */
+static void show_counts(fx_engine *e)
+{
+    e->now.requests_total = e->stats.requests_total;
+    e->now.requests_rejected = e->stats.requests_rejected;
+    e->stats = e->now;
+}
+
+/* Before the last event: who has it finds the request among those that ended. */
 static void count_end(fx_engine *e, fx_status status)
 {
     if (status == FORNAX_OK)
@@ -98,6 +107,9 @@ static void count_end(fx_engine *e, fx_status status)
         e->now.requests_cancelled++;
     else
         e->now.requests_failed++;
+    pthread_mutex_lock(&e->lock);
+    show_counts(e);
+    pthread_mutex_unlock(&e->lock);
 }
 
 /* Ends what is open, sends DONE, takes the request off the live list. */
@@ -400,9 +412,7 @@ static void publish(fx_engine *e, int64_t admitted)
     }
     e->n_queued -= admitted;
     e->now.waiting = (uint64_t)e->n_queued;
-    e->now.requests_total = e->stats.requests_total;
-    e->now.requests_rejected = e->stats.requests_rejected;
-    e->stats = e->now;
+    show_counts(e);
     e->busy = e->live != NULL;
     pthread_mutex_unlock(&e->lock);
     while (ended) {

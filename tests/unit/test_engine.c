@@ -842,6 +842,37 @@ TEST(prompts_in_the_making_are_counted)
     rig_close(&r);
 }
 
+static int count_at_done(void *user, const fornax_event *ev)
+{
+    rig *r = user;
+
+    if (ev->kind == FORNAX_EVENT_DONE) {
+        CHECK_EQ_I64(stats_of(r).requests_done, 1);
+        CHECK_EQ_I64(stats_of(r).prompt_tokens, 4);
+        CHECK_EQ_I64(stats_of(r).generated_tokens, 3);
+    }
+    return 0;
+}
+
+/* Who has the answer finds it counted. */
+TEST(counts_are_there_with_the_last_event)
+{
+    static int32_t ids[4] = { 1, 2, 3, 4 };
+    fornax_request_options o = asks(ids, 4, 3);
+    fx_request *q;
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 64, manual(4, 16, 0), 100));
+    r.model.no_eos = true;
+    o.on_event = count_at_done;
+    o.event_user = &r;
+    CHECK(fx_request_submit(&q, r.engine, &o, NULL) == FORNAX_OK);
+    rig_steps(&r, 5);
+    CHECK_EQ_I64(stats_of(&r).requests_done, 1);
+    fx_request_close(q);
+    rig_close(&r);
+}
+
 TEST(queue_limit)
 {
     int32_t ids[4] = { 1, 2, 3, 4 };
