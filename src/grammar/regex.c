@@ -17,6 +17,7 @@ fx_re_pool *fx_re_pool_new(const fx_mem *mem, size_t max_nodes)
     if (!p)
         return NULL;
     p->mem = mem;
+    fx_arena_init(&p->arena, mem, 1024);
     p->max_nodes = max_nodes ? FX_MIN(max_nodes, (size_t)UINT32_MAX / 2) : 1 << 20;
     p->table_cap = 256;
     p->table = fx_mem_array(mem, p->table_cap, sizeof(*p->table));
@@ -42,13 +43,14 @@ void fx_re_pool_free(fx_re_pool *p)
     FX_VEC_FREE(&p->stack, p->mem);
     FX_VEC_FREE(&p->prints, p->mem);
     FX_VEC_FREE(&p->marks, p->mem);
+    fx_arena_done(&p->arena);
     fx_mem_free(p->mem, p->table, p->table_cap * sizeof(*p->table));
     fx_mem_free(p->mem, p, sizeof(*p));
 }
 
 size_t fx_re_pool_bytes(const fx_re_pool *p)
 {
-    return sizeof(*p) + p->nodes.cap * sizeof(*p->nodes.at) + p->kids.cap * sizeof(*p->kids.at) +
+    return sizeof(*p) + p->arena.total_bytes + p->nodes.cap * sizeof(*p->nodes.at) + p->kids.cap * sizeof(*p->kids.at) +
            p->sets.cap * sizeof(*p->sets.at) + p->machines.cap * sizeof(*p->machines.at) +
            p->stack.cap * sizeof(*p->stack.at) + p->prints.cap * sizeof(*p->prints.at) +
            p->marks.cap * sizeof(*p->marks.at) +
@@ -56,6 +58,14 @@ size_t fx_re_pool_bytes(const fx_re_pool *p)
 }
 
 bool fx_re_pool_failed(const fx_re_pool *p) { return p->failed; }
+
+void *fx_re_pool_alloc(fx_re_pool *p, size_t size)
+{
+    void *q = fx_arena_alloc(&p->arena, size);
+
+    p->failed |= !q;
+    return q;
+}
 
 static fx_re fail(fx_re_pool *p)
 {

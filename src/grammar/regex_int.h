@@ -47,6 +47,7 @@ struct fx_re_pool {
     const fx_mem *mem;
     size_t max_nodes;
     bool failed;
+    fx_arena arena;             /* of fx_re_pool_alloc */
     FX_VEC(fx_re_node) nodes;
     FX_VEC(uint32_t) kids;
     FX_VEC(fx_re_set) sets;
