@@ -19,15 +19,32 @@ json_t *fx_weights_st_metadata(const fx_weights *w)
     return w->st_metadata;
 }
 
-json_t *fx_config_find(const fx_weights *w, const char *path)
+static json_t *at_path(json_t *at, const char *path)
 {
-    json_t *at = w->config;
     const char *dot;
 
     for (; at && (dot = strchr(path, '.')); path = dot + 1)
         at = json_object_getn(at, path, (size_t)(dot - path));
-    at = at ? json_object_get(at, path) : NULL;
+    return at ? json_object_get(at, path) : NULL;
+}
+
+/* A model of more kinds than text has what is its text part's in text_config. */
+json_t *fx_config_find(const fx_weights *w, const char *path)
+{
+    json_t *at = at_path(w->config, path);
+
+    if (!at || json_is_null(at))
+        at = at_path(json_object_get(w->config, "text_config"), path);
     return json_is_null(at) ? NULL : at;
+}
+
+bool fx_config_is_null(const fx_weights *w, const char *path)
+{
+    json_t *at = at_path(w->config, path);
+
+    if (!at)
+        at = at_path(json_object_get(w->config, "text_config"), path);
+    return at && !fx_config_find(w, path);
 }
 
 static const char *kind_of(const json_t *j)

@@ -156,6 +156,7 @@ json_t *fx_weights_st_metadata(const fx_weights *w);
 /* Keys may be paths through objects: "rope_scaling.factor".
  * null counts as missing.  A number with integral value will do for i64, any for f64. */
 json_t *fx_config_find(const fx_weights *w, const char *path);          /* NULL: missing */
+bool fx_config_is_null(const fx_weights *w, const char *path);          /* it is there, as null */
 fx_status fx_config_i64(const fx_weights *w, const char *path, int64_t *out, fx_error *err);
 fx_status fx_config_f64(const fx_weights *w, const char *path, double *out, fx_error *err);
 fx_status fx_config_bool(const fx_weights *w, const char *path, bool *out, fx_error *err);

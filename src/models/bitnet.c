@@ -30,4 +30,6 @@ static const fx_tensor_name names[] = {
 const fx_arch fx_arch_bitnet = {
     .name = "bitnet", .hf_name = "BitNetForCausalLM", .params = params, .names = names,
     .defaults = { .act = FX_ACTIV_RELU2, .eps = 1e-5 }, .hf_rope = FX_ROPE_HALF, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048), FX_DEFAULT(kv_heads, I64, 5),
+                                FX_DEFAULT(rope_theta, F64, 500000)),
 };

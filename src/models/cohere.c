@@ -38,4 +38,5 @@ const fx_arch fx_arch_cohere = {
     .name = "cohere", .hf_name = "CohereForCausalLM", .gguf_name = "command-r", .params = params,
     .defaults = { .tied = true, .eps = 1e-5, .logit_scale = 0.0625 }, .norm = FX_NORM_LAYER,
     .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_PAIRS, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 8192), FX_DEFAULT(rope_theta, F64, 500000)),
 };

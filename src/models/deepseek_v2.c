@@ -4,6 +4,7 @@
 
 static const fx_param params[] = {
     FX_PARAM(moe.experts, I64, true, "expert_count", "n_routed_experts"),
+    FX_PARAM(moe.experts, I64, false, NULL, "num_local_experts"),
     FX_PARAM(moe.top, I64, true, "expert_used_count", "num_experts_per_tok"),
     FX_PARAM(moe.ffn, I64, true, "expert_feed_forward_length", "moe_intermediate_size"),
     FX_PARAM(moe.shared_ffn, I64, false, "expert_shared_count", "n_shared_experts"),     /* as yet: how many */
@@ -89,4 +90,7 @@ const fx_arch fx_arch_deepseek_v2 = {
     .name = "deepseek_v2", .hf_name = "DeepseekV2ForCausalLM", .gguf_name = "deepseek2",
     .params = params, .names = names, .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_PAIRS,
     .adjust = adjust, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048), FX_DEFAULT(eps, F64, 1e-6),
+                                FX_DEFAULT(moe.experts, I64, 64), FX_DEFAULT(moe.ffn, I64, 1407),
+                                FX_DEFAULT(moe.shared_ffn, I64, 2)),
 };

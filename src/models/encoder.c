@@ -500,7 +500,8 @@ static fx_status read_params(encoder *e)
     FX_TRY(get_i64(e, "block_count", "num_hidden_layers", "n_layer", true, &p->layers));
     FX_TRY(get_i64(e, "attention.head_count", "num_attention_heads", "n_head", true, &p->heads));
     FX_TRY(get_i64(e, "feed_forward_length", "intermediate_size", "n_inner", true, &p->ffn));
-    FX_TRY(get_i64(e, "context_length", "max_position_embeddings", "n_positions", true, &p->context));
+    p->context = e->kind->rotary ? 2048 : 512;
+    FX_TRY(get_i64(e, "context_length", "max_position_embeddings", "n_positions", e->family == GGUF, &p->context));
     FX_TRY(get_f64(e, "attention.layer_norm_epsilon", "layer_norm_eps", "layer_norm_epsilon", e->family == GGUF, &p->eps));
     FX_TRY(in_range(e, "number of heads", p->heads, 1, 1 << 16));
     p->head_dim = p->dim / p->heads;

@@ -99,18 +99,22 @@ static const fx_param params1[] = {
     FX_PARAM(out_bias, BOOL, false, NULL, "attention_bias"),
     END,
 };
+#define LATER                                                                                               \
+    FX_PARAM(act, ACT, false, NULL, "hidden_activation"),                                                   \
+    FX_PARAM(attention_bias, BOOL, false, NULL, "attention_bias"),                                          \
+    FX_PARAM(out_bias, BOOL, false, NULL, "attention_bias"),                                                \
+    FX_PARAM(attn_scale, F64, false, NULL, "query_pre_attn_scalar"),                                        \
+    FX_PARAM(logit_softcap, F64, false, "final_logit_softcapping", "final_logit_softcapping"),              \
+    FX_PARAM(window, I64, false, "attention.sliding_window", "sliding_window"),                             \
+    FX_PARAM(rope_local, F64, false, "rope.freq_base_swa", "rope_parameters.sliding_attention.rope_theta"), \
+    FX_PARAM(rope_local, F64, false, NULL, "rope_local_base_freq")
+
 static const fx_param params2[] = {
-    FX_PARAM(act, ACT, false, NULL, "hidden_activation"),
-    FX_PARAM(attention_bias, BOOL, false, NULL, "attention_bias"),
-    FX_PARAM(out_bias, BOOL, false, NULL, "attention_bias"),
-    FX_PARAM(attn_scale, F64, false, NULL, "query_pre_attn_scalar"),
+    LATER,
     FX_PARAM(attn_softcap, F64, false, "attn_logit_softcapping", "attn_logit_softcapping"),
-    FX_PARAM(logit_softcap, F64, false, "final_logit_softcapping", "final_logit_softcapping"),
-    FX_PARAM(window, I64, false, "attention.sliding_window", "sliding_window"),
-    FX_PARAM(rope_local, F64, false, "rope.freq_base_swa", "rope_parameters.sliding_attention.rope_theta"),
-    FX_PARAM(rope_local, F64, false, NULL, "rope_local_base_freq"),
     END,
 };
+static const fx_param params3[] = { LATER, END };        /* attn_logit_softcapping has no effect in it */
 static const fx_tensor_name names2[] = {
     { "post_attention_norm", "model.layers.%d.post_attention_layernorm" },
     { "ffn_norm", "model.layers.%d.pre_feedforward_layernorm" },
@@ -123,17 +127,25 @@ const fx_arch fx_arch_gemma = {
     .params = params1, .defaults = { GEMMA }, .hf_norm_offset = 1,
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
     .adjust = adjust1, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 8192), FX_DEFAULT(kv_heads, I64, 16)),
 };
 const fx_arch fx_arch_gemma2 = {
     .name = "gemma2", .hf_name = "Gemma2ForCausalLM", .gguf_name = "gemma2",
     .params = params2, .defaults = { GEMMA }, .names = names2, .hf_norm_offset = 1,
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
     .adjust = adjust2, .layers = layers2, .block = block2,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 8192), FX_DEFAULT(kv_heads, I64, 4),
+                                FX_DEFAULT(window, I64, 4096), FX_DEFAULT(attn_softcap, F64, 50),
+                                FX_DEFAULT(logit_softcap, F64, 30)),
 };
 const fx_arch fx_arch_gemma3 = {
-    .name = "gemma3", .hf_name = "Gemma3ForCausalLM", .gguf_name = "gemma3",
-    .params = params2, .defaults = { GEMMA, .rope_theta = 1000000, .rope_local = 10000, .qk_norm = true },
+    .name = "gemma3", .hf_name = "Gemma3ForCausalLM", .hf_outer = "Gemma3ForConditionalGeneration", .gguf_name = "gemma3",
+    .params = params3, .defaults = { GEMMA, .rope_theta = 1000000, .rope_local = 10000, .qk_norm = true },
     .names = names2, .hf_norm_offset = 1,
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
     .adjust = adjust3, .layers = layers3, .block = block2,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 131072), FX_DEFAULT(heads, I64, 8),
+                                FX_DEFAULT(kv_heads, I64, 4), FX_DEFAULT(window, I64, 4096),
+                                FX_DEFAULT(vocab, I64, 262208), FX_DEFAULT(dim, I64, 2304),
+                                FX_DEFAULT(layers, I64, 26), FX_DEFAULT(ffn, I64, 9216)),
 };

@@ -11,4 +11,6 @@ const fx_arch fx_arch_glm = {
     .name = "glm", .hf_name = "GlmForCausalLM", .gguf_name = "chatglm",
     .params = params, .defaults = { .attention_bias = true, .rot_part = 0.5, .eps = 1.5625e-7 },
     .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_PAIRS, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 131072), FX_DEFAULT(kv_heads, I64, 2),
+                                FX_DEFAULT(head_dim, I64, 128)),
 };

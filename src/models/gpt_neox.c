@@ -21,6 +21,7 @@ static fx_value *block(fx_build *b, fx_value *x, int64_t i)
 static const fx_tensor_name names[] = {
     { "token_embd", "gpt_neox.embed_in" },
     { "output", "embed_out" },
+    { "output", "lm_head" },
     { "output_norm", "gpt_neox.final_layer_norm" },
     { "attn_norm", "gpt_neox.layers.%d.input_layernorm" },
     { "attn_qkv", "gpt_neox.layers.%d.attention.query_key_value" },
@@ -37,4 +38,5 @@ const fx_arch fx_arch_gpt_neox = {
                   .out_bias = true, .mlp_bias = true },
     .norm = FX_NORM_LAYER, .norm_bias = true, .hf_qkv = FX_QKV_GROUPS, .plain_mlp = true,
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048)),
 };

@@ -44,13 +44,11 @@ static fx_status layers(const fx_weights *w, const fx_model_params *p, uint8_t *
 static fx_value *sinks(fx_build *b, int64_t i)
 {
     const char *form = fx_is_gguf(b) ? "blk.%lld.attn_sinks.weight" : "model.layers.%lld.self_attn.sinks";
-    char name[64], *at = name;
+    char usual[64], name[96];
 
-    snprintf(name, sizeof(name), form, (long long)i);
-    if (!fx_is_gguf(b) && !fx_weights_find(b->weights, fx_str_of(name)) &&
-        fx_weights_find(b->weights, fx_str_of(name + sizeof("model.") - 1)))
-        at += sizeof("model.") - 1;
-    return fx_w_named(b, at, &b->p->heads, 1);
+    snprintf(usual, sizeof(usual), form, (long long)i);
+    fx_hub_name(b->arch, b->weights, usual, name, sizeof(name));
+    return fx_w_named(b, name, &b->p->heads, 1);
 }
 
 static fx_value *block(fx_build *b, fx_value *x, int64_t i)
@@ -64,6 +62,9 @@ const fx_arch fx_arch_gpt_oss = {
     .params = params, .names = names,
     .defaults = { .attention_bias = true, .out_bias = true, .eps = 1e-5, .window = 128, .rope_theta = 150000,
                   .moe = { .bias = true, .turned = true, .score = FX_ROUTE_SOFTMAX_TOP, .alpha = 1.702, .limit = 7 } },
-    .hf_mxfp4 = true, .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
+    .hf_mxfp4 = true, .hub_yarn = { 32, 4096 }, .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
     .adjust = adjust, .layers = layers, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 131072), FX_DEFAULT(kv_heads, I64, 8),
+                                FX_DEFAULT(head_dim, I64, 64), FX_DEFAULT(moe.experts, I64, 128),
+                                FX_DEFAULT(moe.top, I64, 4)),
 };

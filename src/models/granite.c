@@ -28,4 +28,5 @@ const fx_arch fx_arch_granite = {
     .name = "granite", .hf_name = "GraniteForCausalLM", .gguf_name = "granite",
     .params = params, .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_HALF,
     .adjust = fx_granite_adjust, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048), FX_DEFAULT(eps, F64, 1e-6)),
 };

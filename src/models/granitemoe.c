@@ -16,6 +16,7 @@ static const fx_param params[] = {
 };
 static const fx_tensor_name names[] = {
     { "ffn_gate_inp", "model.layers.%d.block_sparse_moe.router.layer" },
+    { "ffn_gate_inp", "model.layers.%d.block_sparse_moe.router" },
     { NULL, NULL },
 };
 
@@ -24,4 +25,6 @@ const fx_arch fx_arch_granitemoe = {
     .params = params, .defaults = { .eps = 1e-6, .moe = { .score = FX_ROUTE_SOFTMAX_TOP } }, .names = names,
     .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_HALF,
     .adjust = fx_granite_adjust, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048), FX_DEFAULT(moe.experts, I64, 8),
+                                FX_DEFAULT(moe.top, I64, 2)),
 };

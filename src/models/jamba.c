@@ -105,4 +105,5 @@ const fx_arch fx_arch_jamba = {
                   .rec = { .state = 16, .conv_width = 4, .conv_bias = true } },
     .names = names,
     .check = fx_mamba_check, .adjust = adjust, .layers = layers, .state = fx_mamba_state, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 262144), FX_DEFAULT(kv_heads, I64, 8)),
 };

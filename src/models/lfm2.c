@@ -111,4 +111,5 @@ const fx_arch fx_arch_lfm2 = {
     .defaults = { .eps = 1e-5, .tied = true, .rope_theta = 1000000, .qk_norm = true, .rec = { .conv_width = 3 } },
     .names = names, .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
     .check = check, .adjust = adjust, .layers = layers, .state = state, .block = block, .finish = finish,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 128000), FX_DEFAULT(kv_heads, I64, 8)),
 };

@@ -37,15 +37,29 @@ const fx_arch fx_arch_llama = {
     .params = params, .defaults = { .moe = { .normalize = true } },
     .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_HALF, .rope_factors = true,
     .check = check, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048), FX_DEFAULT(eps, F64, 1e-6)),
 };
 
 static const fx_param mistral_params[] = {
     FX_PARAM(window, I64, false, "attention.sliding_window", "sliding_window"),
     END,
 };
+
+/* The text part of Mistral 3 may be another model. */
+static fx_status check_mistral(const fx_weights *w, const fx_model_params *p, fx_error *err)
+{
+    fx_str type = FX_STR("mistral");
+
+    (void)p;
+    FX_TRY(fx_config_opt_str(w, "text_config.model_type", &type, err));
+    return fx_str_is(type, "mistral") ? FORNAX_OK : fx_param_refuse(w, "text_config.model_type", err);
+}
+
 const fx_arch fx_arch_mistral = {
-    .name = "mistral", .hf_name = "MistralForCausalLM",
-    .params = mistral_params, .hf_rope = FX_ROPE_HALF, .block = fx_block_sequential,
+    .name = "mistral", .hf_name = "MistralForCausalLM", .hf_outer = "Mistral3ForConditionalGeneration",
+    .params = mistral_params, .hf_rope = FX_ROPE_HALF, .check = check_mistral, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 131072), FX_DEFAULT(eps, F64, 1e-6),
+                                FX_DEFAULT(kv_heads, I64, 8), FX_DEFAULT(window, I64, 4096)),
 };
 
 static const fx_param arcee_params[] = {
@@ -58,6 +72,7 @@ const fx_arch fx_arch_arcee = {
     .name = "arcee", .hf_name = "ArceeForCausalLM", .gguf_name = "arcee",
     .params = arcee_params, .defaults = { .act = FX_ACTIV_RELU2, .eps = 1e-5 }, .plain_mlp = true,
     .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_HALF, .rope_factors = true, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 4096)),
 };
 
 static const fx_param seed_params[] = {
@@ -70,6 +85,8 @@ const fx_arch fx_arch_seed_oss = {
     .name = "seed_oss", .hf_name = "SeedOssForCausalLM", .gguf_name = "seed_oss",
     .params = seed_params, .defaults = { .attention_bias = true, .eps = 1e-6 },
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 524288), FX_DEFAULT(kv_heads, I64, 8),
+                                FX_DEFAULT(head_dim, I64, 128)),
 };
 
 static const fx_param ernie_params[] = {
@@ -82,6 +99,8 @@ const fx_arch fx_arch_ernie4_5 = {
     .name = "ernie4_5", .hf_name = "Ernie4_5ForCausalLM", .gguf_name = "ernie4_5",
     .params = ernie_params, .defaults = { .tied = true, .eps = 1e-5 },
     .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_PAIRS, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 131072), FX_DEFAULT(kv_heads, I64, 2),
+                                FX_DEFAULT(head_dim, I64, 128), FX_DEFAULT(rope_theta, F64, 500000)),
 };
 
 static const fx_param exaone_params[] = {
@@ -94,4 +113,5 @@ const fx_arch fx_arch_exaone = {
     .name = "exaone", .hf_name = "ExaoneForCausalLM", .gguf_name = "exaone",
     .params = exaone_params, .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .rope_factors = true,
     .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048), FX_DEFAULT(eps, F64, 1e-5)),
 };

@@ -178,9 +178,12 @@ const fx_arch fx_arch_mamba = {
     .name = "mamba", .hf_name = "MambaForCausalLM", .gguf_name = "mamba",
     .params = params1, .defaults = { DEFAULTS, .tied = true }, .names = names1,
     .check = fx_mamba_check, .adjust = adjust1, .layers = layers, .state = fx_mamba_state, .block = block1,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(rec.conv_width, I64, 4), FX_DEFAULT(rec.state, I64, 16)),
 };
 const fx_arch fx_arch_mamba2 = {
     .name = "mamba2", .hf_name = "Mamba2ForCausalLM", .gguf_name = "mamba2",
     .params = params2, .defaults = { DEFAULTS }, .names = names2,
     .check = check2, .adjust = adjust2, .layers = layers, .state = state2, .block = block2,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(rec.conv_width, I64, 4), FX_DEFAULT(rec.state, I64, 128),
+                                FX_DEFAULT(rec.heads, I64, 128), FX_DEFAULT(rec.groups, I64, 8)),
 };

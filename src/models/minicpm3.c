@@ -10,11 +10,11 @@ static const fx_param params[] = {
     { 0, FX_PARAM_I64, false, NULL, NULL },
 };
 
-/* GGUF files leave the three numbers to the reader: they are those of the one model there is. */
+/* Numbers that a file leaves out, as GGUF's do, are those of the one model there is. */
 static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
 {
     bool gguf = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF;
-    double depth = gguf ? 1.4 : sqrt((double)p->layers), base = gguf ? 256 : (double)p->dim;
+    double depth = 1.4, base = 256;
 
     if (!gguf) {
         FX_TRY(fx_config_opt_f64(w, "scale_depth", &depth, err));
@@ -41,4 +41,5 @@ const fx_arch fx_arch_minicpm3 = {
     .params = params, .defaults = { .tied = true, .eps = 1e-5, .embed_scale = 12 },
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
     .adjust = adjust, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 32768)),
 };

@@ -264,13 +264,22 @@ static void set_attention(fx_build *b, int64_t i)
                             .inv_freq = local ? b->inv_freq_local : b->inv_freq };
 }
 
-/* The matrix that makes logits: "output", or the embedding table where the model ties them
- * (config.json says so; a GGUF file says so by having no "output"). */
+static bool same_content(const fx_weight *a, const fx_weight *b)
+{
+    return a->dtype == b->dtype && a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
+}
+
+/* The matrix that makes logits: "output", or the embedding table where the model ties them. A GGUF file
+ * says so by having no "output"; config.json says so, but isn't believed where the two differ. */
 static fx_value *output_weight(fx_build *b)
 {
-    bool tied = fx_is_gguf(b) ? !fx_w_exists(b, FX_ONCE, "output") : b->p->tied;
+    int64_t cols = b->p->embed_dim ? b->p->embed_dim : b->p->dim;
+    char name[128], table_name[128];
+    const fx_weight *own = find(b, FX_ONCE, "output", name, sizeof(name));
+    const fx_weight *table = find(b, FX_ONCE, "token_embd", table_name, sizeof(table_name));
+    bool tied = fx_is_gguf(b) ? !own : b->p->tied && !(own && table && !same_content(own, table));
 
-    return fx_w2(b, FX_ONCE, tied ? "token_embd" : "output", b->p->vocab, b->p->embed_dim ? b->p->embed_dim : b->p->dim);
+    return fx_w2(b, FX_ONCE, tied ? "token_embd" : "output", b->p->vocab, cols);
 }
 
 static fx_value *make_logits(fx_build *b, fx_value *x)
@@ -410,9 +419,10 @@ static fx_status find_arch(const fx_weights *w, bool hidden, const fx_arch **out
         name = fx_str_n(json_string_value(first), json_string_length(first));
     }
     for (size_t i = 0; i < FX_COUNT(archs); i++) {
-        const char *known = gguf ? archs[i]->gguf_name : archs[i]->hf_name;
+        const char *known = gguf ? archs[i]->gguf_name : archs[i]->hf_name, *outer = gguf ? NULL : archs[i]->hf_outer;
 
-        if (known && (fx_str_is(name, known) || (hidden && is_headless(name, known)))) {
+        if ((known && (fx_str_is(name, known) || (hidden && is_headless(name, known)))) ||
+            (outer && fx_str_is(name, outer))) {
             *out = archs[i];
             return FORNAX_OK;
         }

@@ -79,11 +79,13 @@ bool fx_expert_name(fx_str name, bool gguf, fx_place_part *part, int64_t *layer,
 static bool is_blocks(const char *form) { return strstr(form, "_blocks") != NULL; }
 static bool is_each(const char *form) { return strstr(form, "%E") != NULL; }
 
-static void put_form(const char *form, int64_t layer, int64_t expert, bool bare, char *out, size_t cap)
+static void put_form(const fx_build *b, const char *form, int64_t layer, int64_t expert, char *out, size_t cap)
 {
+    char rooted[128];
     size_t n = 0;
 
-    for (const char *p = form + (bare && strncmp(form, "model.", 6) == 0 ? 6 : 0); *p && n + 24 < cap; p++) {
+    fx_hub_name(b->arch, b->weights, form, rooted, sizeof(rooted));
+    for (const char *p = rooted; *p && n + 24 < cap; p++) {
         if (*p == '%' && (p[1] == 'L' || p[1] == 'E'))
             n += (size_t)snprintf(out + n, cap - n, "%lld", (long long)(*++p == 'L' ? layer : expert));
         else
@@ -93,19 +95,16 @@ static void put_form(const char *form, int64_t layer, int64_t expert, bool bare,
 }
 
 /* The form that the file has; NULL, and a fault: none. */
-static const expert_form *find_form(fx_build *b, int64_t layer, bool *bare)
+static const expert_form *find_form(fx_build *b, int64_t layer)
 {
     char name[128], usual[128] = "";
 
     for (size_t i = 0; i < FX_COUNT(forms); i++) {
-        for (int k = 0; k < 2; k++) {
-            put_form(forms[i].gate, layer, 0, k, name, sizeof(name));
-            *bare = k;
-            if (fx_weights_find(b->weights, fx_str_of(name)))
-                return &forms[i];
-            if (!*usual && (*name == 'b') == fx_is_gguf(b))
-                memcpy(usual, name, sizeof(usual));
-        }
+        put_form(b, forms[i].gate, layer, 0, name, sizeof(name));
+        if (fx_weights_find(b->weights, fx_str_of(name)))
+            return &forms[i];
+        if (!*usual && (*forms[i].gate == 'b') == fx_is_gguf(b))
+            memcpy(usual, name, sizeof(usual));
     }
     return fx_module_fail(b->nn.m, FORNAX_EFORMAT, "%s: no tensors of experts, such as %s, in layer %lld",
                           fx_weights_path(b->weights), usual, (long long)layer);
@@ -128,21 +127,21 @@ static fx_value *blocks(fx_build *b, const char *name, const int64_t *shape)
 }
 
 /* All experts' matrices of a form: the stacked tensor, or one after another. */
-static fx_value *matrices(fx_build *b, int64_t layer, const char *form, bool bare, int64_t rows, int64_t cols)
+static fx_value *matrices(fx_build *b, int64_t layer, const char *form, int64_t rows, int64_t cols)
 {
     int64_t n = b->p->moe.experts, stacked[3] = { n, rows, cols }, one[2] = { rows, cols };
     char name[128];
     fx_value **in;
 
     if (!is_each(form)) {
-        put_form(form, layer, 0, bare, name, sizeof(name));
+        put_form(b, form, layer, 0, name, sizeof(name));
         return is_blocks(form) ? blocks(b, name, stacked) : fx_w_named(b, name, stacked, 3);
     }
     in = FX_ARENA_NEWN(b->nn.m->arena, fx_value *, (size_t)n);
     if (!in)
         return fx_module_fail(b->nn.m, FORNAX_ENOMEM, "no memory for a graph");
     for (int64_t e = 0; e < n && !b->nn.m->failed; e++) {
-        put_form(form, layer, e, bare, name, sizeof(name));
+        put_form(b, form, layer, e, name, sizeof(name));
         in[e] = fx_w_named(b, name, one, 2);
     }
     if (b->nn.m->failed)
@@ -153,12 +152,12 @@ static fx_value *matrices(fx_build *b, int64_t layer, const char *form, bool bar
 }
 
 /* The biases beside stacked matrices: "x.bias" of "x.weight", "x_bias" of "x". */
-static fx_value *biases(fx_build *b, int64_t layer, const char *form, bool bare, int64_t rows)
+static fx_value *biases(fx_build *b, int64_t layer, const char *form, int64_t rows)
 {
     int64_t shape[2] = { b->p->moe.experts, rows };
     char name[160], *dot;
 
-    put_form(form, layer, 0, bare, name, sizeof(name) - 8);
+    put_form(b, form, layer, 0, name, sizeof(name) - 8);
     if ((dot = strstr(name, "_blocks")) != NULL)
         *dot = 0;
     dot = strstr(name, ".weight");
@@ -184,19 +183,18 @@ static void find_experts(fx_build *b, int64_t layer, fx_nn_expert_set *e)
 {
     const fx_moe_params *moe = &b->p->moe;
     int64_t dim = b->p->dim, ffn = moe->ffn;
-    bool bare;
-    const expert_form *f = find_form(b, layer, &bare);
+    const expert_form *f = find_form(b, layer);
 
     if (!f)
         return;
     e->layout = f->up ? FX_EXPERTS_APART : is_blocks(f->gate) ? FX_EXPERTS_BLOCKS : moe->turned ? FX_EXPERTS_TRANSPOSED : FX_EXPERTS_HALVES;
     if (e->layout == FX_EXPERTS_TRANSPOSED) {
-        e->gate = matrices(b, layer, f->gate, bare, dim, 2 * ffn);
-        e->down = matrices(b, layer, f->down, bare, ffn, dim);
+        e->gate = matrices(b, layer, f->gate, dim, 2 * ffn);
+        e->down = matrices(b, layer, f->down, ffn, dim);
     } else {
-        e->gate = matrices(b, layer, f->gate, bare, f->up ? ffn : 2 * ffn, dim);
-        e->up = f->up ? matrices(b, layer, f->up, bare, ffn, dim) : NULL;
-        e->down = matrices(b, layer, f->down, bare, dim, ffn);
+        e->gate = matrices(b, layer, f->gate, f->up ? ffn : 2 * ffn, dim);
+        e->up = f->up ? matrices(b, layer, f->up, ffn, dim) : NULL;
+        e->down = matrices(b, layer, f->down, dim, ffn);
     }
     if (!moe->bias || b->nn.m->failed)
         return;
@@ -205,9 +203,9 @@ static void find_experts(fx_build *b, int64_t layer, fx_nn_expert_set *e)
                        fx_weights_path(b->weights));
         return;
     }
-    e->gate_bias = biases(b, layer, f->gate, bare, f->up ? ffn : 2 * ffn);
-    e->up_bias = f->up ? biases(b, layer, f->up, bare, ffn) : NULL;
-    e->down_bias = biases(b, layer, f->down, bare, dim);
+    e->gate_bias = biases(b, layer, f->gate, f->up ? ffn : 2 * ffn);
+    e->up_bias = f->up ? biases(b, layer, f->up, ffn) : NULL;
+    e->down_bias = biases(b, layer, f->down, dim);
 }
 
 /* The experts that every row has, as one; times their gate where there is one. */

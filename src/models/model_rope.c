@@ -140,7 +140,19 @@ static fx_status yarn_attn_scale(scaling *s, double factor, fx_error *err)
     return FORNAX_OK;
 }
 
-/* YaRN: pairs that turn fast are kept, slow ones stretched by 'factor', those between blended. */
+/* YaRN: pairs up to 'low' are kept, those from 'high' on stretched by 'factor', those between blended. */
+static void blend_yarn(scaling *s, double factor, double low, double high)
+{
+    low = fmax(low, 0);
+    high = fmin(high, 2.0 * (double)s->n - 1);
+    high = high == low ? high + 0.001 : high;
+    for (int64_t i = 0; i < s->n; i++) {
+        double t = fmin(fmax(((double)i - low) / (high - low), 0), 1);
+
+        s->freq[i] = s->freq[i] / factor * t + s->freq[i] * (1 - t);
+    }
+}
+
 static fx_status apply_yarn(scaling *s, fx_error *err)
 {
     double factor, old, fast, slow, low, high;
@@ -158,14 +170,7 @@ static fx_status apply_yarn(scaling *s, fx_error *err)
     FX_TRY(yarn_attn_scale(s, factor, err));
     low = yarn_pair(s, fast, old);
     high = yarn_pair(s, slow, old);
-    low = fmax(truncate ? floor(low) : low, 0);
-    high = fmin(truncate ? ceil(high) : high, 2.0 * (double)s->n - 1);
-    high = high == low ? high + 0.001 : high;
-    for (int64_t i = 0; i < s->n; i++) {
-        double t = fmin(fmax(((double)i - low) / (high - low), 0), 1);
-
-        s->freq[i] = s->freq[i] / factor * t + s->freq[i] * (1 - t);
-    }
+    blend_yarn(s, factor, truncate ? floor(low) : low, truncate ? ceil(high) : high);
     return FORNAX_OK;
 }
 
@@ -253,6 +258,16 @@ static fx_status apply_dynamic(scaling *s, fx_error *err)
     return FORNAX_OK;
 }
 
+/* Without a scaling in config.json, where the architecture has one of its own. */
+static fx_status apply_hub_yarn(scaling *s)
+{
+    const double factor = s->arch->hub_yarn.factor;
+
+    s->attn_scale = yarn_scale(factor, 1);
+    blend_yarn(s, factor, yarn_pair(s, 32, s->arch->hub_yarn.context), yarn_pair(s, 1, s->arch->hub_yarn.context));
+    return FORNAX_OK;
+}
+
 static const scaling_row scalings[] = {
     { "none", apply_none },
     { "default", apply_none },
@@ -281,6 +296,8 @@ static fx_status scale_hub(scaling *s, fx_error *err)
     char key[96];
 
     s->object = json_is_object(fx_config_find(s->w, "rope_parameters")) ? "rope_parameters" : "rope_scaling";
+    if (s->arch->hub_yarn.factor > 0 && !fx_config_find(s->w, s->object))
+        return apply_hub_yarn(s);
     if (fx_config_find(s->w, "rope_parameters.full_attention") || fx_config_find(s->w, "rope_parameters.sliding_attention"))
         s->object = s->local ? "rope_parameters.sliding_attention" : "rope_parameters.full_attention";
     else if (s->local)

@@ -26,9 +26,19 @@ typedef struct fx_param {
 #define FX_PARAM(field, kind, required, gguf, hf) \
     { offsetof(fx_model_params, field), FX_PARAM_##kind, required, gguf, hf }
 
+/* A number that config.json means where it lacks the key; the last of a list is 0. */
+typedef struct fx_default {
+    size_t at;                   /* in fx_model_params */
+    fx_param_kind kind;          /* I64 or F64 */
+    double value;
+} fx_default;
+#define FX_DEFAULT(field, kind, value) { offsetof(fx_model_params, field), FX_PARAM_##kind, value }
+#define FX_DEFAULTS(...) (const fx_default[]) { __VA_ARGS__, { 0, FX_PARAM_I64, 0 } }
+
 typedef struct fx_build fx_build;
 
-/* What a role's tensor is called in a hub folder, where it isn't as usual (tensor_names.c). */
+/* What a role's tensor is called in a hub folder, where it isn't as usual (tensor_names.c); the first of a
+ * role's names that the file has counts. */
 typedef struct fx_tensor_name {
     const char *role, *form;     /* "%d": the layer */
 } fx_tensor_name;
@@ -44,9 +54,11 @@ typedef enum fx_qkv_layout {
 struct fx_arch {
     const char *name;            /* general.architecture of GGUF, and ours */
     const char *hf_name;         /* of "architectures" in config.json */
+    const char *hf_outer;        /* of a model of more kinds, of which this is the part for text; or NULL */
     const char *gguf_name;       /* NULL: GGUF doesn't tell it from another */
     const fx_param *params;      /* beside those that all decoders have, and before them; ends in {0} */
     fx_model_params defaults;    /* of what a file doesn't say; 0: as usual */
+    const fx_default *hub_defaults;      /* beside and before them, in hub folders; may be NULL */
     const fx_tensor_name *names; /* ends in {0}; NULL: as usual */
     fx_norm_kind norm;
     bool norm_bias;              /* layer norms have one */
@@ -60,6 +72,7 @@ struct fx_arch {
     bool rope_factors;           /* GGUF may bring rope_freqs.weight */
     bool hf_mxfp4;               /* its folders may hold experts so */
     bool ntk_alpha;              /* "dynamic" scaling with an alpha is fixed */
+    struct { double factor, context; } hub_yarn;     /* YaRN's, not truncated, where config.json has no scaling */
     /* Refuses what this build doesn't do; may be NULL. */
     fx_status (*check)(const fx_weights *w, const fx_model_params *p, fx_error *err);
     /* Completes p by what tables of keys can't say; may be NULL. */
@@ -135,6 +148,8 @@ bool fx_w_exists(const fx_build *b, int64_t layer, const char *role);
 bool fx_role_name(const fx_arch *arch, const fx_weights *w, int64_t layer, const char *role, char *out, size_t cap);
 /* ... and in GGUF files. */
 bool fx_role_gguf_name(int64_t layer, const char *role, char *out, size_t cap);
+/* A tensor's usual hub name as this file has it ("layers." for "model.layers."); GGUF's stay. */
+void fx_hub_name(const fx_arch *arch, const fx_weights *w, const char *form, char *out, size_t cap);
 bool fx_is_gguf(const fx_build *b);
 
 /* x @ w^T of a role, with the bias of the role "<role>.bias" where asked for. */

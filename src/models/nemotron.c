@@ -14,4 +14,5 @@ const fx_arch fx_arch_nemotron = {
     .defaults = { .act = FX_ACTIV_RELU2, .eps = 1e-5, .rot_part = 0.5 },
     .norm = FX_NORM_LAYER, .norm_bias = true, .hf_norm_offset = 1, .plain_mlp = true,
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 4096)),
 };

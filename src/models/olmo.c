@@ -14,6 +14,7 @@ const fx_arch fx_arch_olmo = {
     .name = "olmo", .hf_name = "OlmoForCausalLM", .gguf_name = "olmo",
     .params = params, .defaults = { .eps = 1e-5 }, .norm = FX_NORM_NONE,
     .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_HALF, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048)),
 };
 
 static fx_value *block2(fx_build *b, fx_value *x, int64_t i)
@@ -46,4 +47,5 @@ const fx_arch fx_arch_olmo2 = {
     .name = "olmo2", .hf_name = "Olmo2ForCausalLM", .gguf_name = "olmo2",
     .params = params2, .defaults = { .eps = 1e-5 }, .names = names2,
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .block = block2,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048)),
 };

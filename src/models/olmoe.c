@@ -39,4 +39,6 @@ const fx_arch fx_arch_olmoe = {
     .name = "olmoe", .hf_name = "OlmoeForCausalLM", .gguf_name = "olmoe",
     .params = params, .defaults = { .eps = 1e-5 },
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 4096), FX_DEFAULT(moe.experts, I64, 64),
+                                FX_DEFAULT(moe.top, I64, 8)),
 };

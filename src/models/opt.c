@@ -99,4 +99,5 @@ const fx_arch fx_arch_opt = {
                   .mlp_bias = true },
     .norm = FX_NORM_LAYER, .norm_bias = true, .plain_mlp = true,
     .adjust = adjust, .embed = embed, .block = block, .finish = finish,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048)),
 };

@@ -157,6 +157,21 @@ typedef struct fields {
 
 static bool is_filled(const fields *f, const fx_param *row) { return f->bits[row->at / 64] >> row->at % 64 & 1; }
 
+/* Whether a row's key is there as null, and that says "none" or "as others have it" rather than nothing. */
+static bool is_none(const fx_weights *w, const fx_param *row)
+{
+    static const size_t at[] = {
+        offsetof(fx_model_params, kv_heads),     offsetof(fx_model_params, head_dim),
+        offsetof(fx_model_params, window),       offsetof(fx_model_params, attn_softcap),
+        offsetof(fx_model_params, logit_softcap),
+    };
+    bool may = false;
+
+    for (size_t i = 0; i < FX_COUNT(at); i++)
+        may |= row->at == at[i];
+    return may && row->hf && fx_weights_kind_of(w) == FX_WEIGHTS_HUB && fx_config_is_null(w, row->hf);
+}
+
 static fx_status read_row(const fx_arch *arch, const fx_weights *w, const fx_param *row, fields *f, fx_model_params *p,
                           fx_error *err)
 {
@@ -164,9 +179,13 @@ static fx_status read_row(const fx_arch *arch, const fx_weights *w, const fx_par
     bool there;
 
     key_of(arch, w, row, key, sizeof(key), &there);
-    if (is_filled(f, row) || !there)
+    if (is_filled(f, row) || (!there && !is_none(w, row)))
         return FORNAX_OK;
     f->bits[row->at / 64] |= UINT64_C(1) << row->at % 64;
+    if (!there) {
+        memset((char *)p + row->at, 0, 8);               /* all are of that size */
+        return FORNAX_OK;
+    }
     return read_value(w, row, key, (char *)p + row->at, err);
 }
 
@@ -377,6 +396,15 @@ static fx_status derive(const fx_arch *arch, const fx_weights *w, fx_model_param
     return FORNAX_OK;
 }
 
+static void set_hub_defaults(const fx_default *list, fx_model_params *p)
+{
+    for (const fx_default *d = list; d && d->value != 0; d++) {
+        int64_t n = (int64_t)d->value;
+
+        memcpy((char *)p + d->at, d->kind == FX_PARAM_I64 ? (const void *)&n : &d->value, 8);
+    }
+}
+
 fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, fx_model_params *p, fx_error *err)
 {
     const fx_param eps[] = { arch->norm == FX_NORM_RMS ? rms_eps : layer_eps, { 0, FX_PARAM_I64, false, NULL, NULL } };
@@ -384,6 +412,8 @@ fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, 
     fields f = { { 0 } };
 
     *p = arch->defaults;
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_HUB)
+        set_hub_defaults(arch->hub_defaults, p);
     p->rope_theta = p->rope_theta ? p->rope_theta : 10000;
     p->rot_dim = p->rot_dim ? p->rot_dim : -1;
     p->rot_part = p->rot_part ? p->rot_part : 1;

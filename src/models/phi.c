@@ -23,4 +23,5 @@ const fx_arch fx_arch_phi = {
                   .mlp_bias = true, .head_bias = true },
     .norm = FX_NORM_LAYER, .norm_bias = true, .plain_mlp = true,
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .block = fx_block_parallel,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048)),
 };

@@ -37,4 +37,6 @@ const fx_arch fx_arch_qwen2 = {
     .params = params, .defaults = { .attention_bias = true },
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
     .adjust = fx_qwen_adjust, .layers = fx_qwen_layers, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 32768), FX_DEFAULT(eps, F64, 1e-6),
+                                FX_DEFAULT(kv_heads, I64, 32), FX_DEFAULT(window, I64, 4096)),
 };

@@ -178,9 +178,12 @@ const fx_arch fx_arch_qwen3_next = {
                                      .shared_gate = true } },
     .names = names, .hf_norm_offset = 1, .hf_rope = FX_ROPE_HALF,
     .check = check, .layers = layers, .state = state, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 32768), FX_DEFAULT(kv_heads, I64, 2)),
 };
 const fx_arch fx_arch_qwen3_5 = {
-    .name = "qwen3_5", .hf_name = "Qwen3_5ForCausalLM", .params = params_3_5, .defaults = { DEFAULTS },
+    .name = "qwen3_5", .hf_name = "Qwen3_5ForCausalLM", .hf_outer = "Qwen3_5ForConditionalGeneration",
+    .params = params_3_5, .defaults = { DEFAULTS },
     .names = names, .hf_norm_offset = 1, .hf_rope = FX_ROPE_HALF,
     .check = check, .layers = layers, .state = state, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 32768), FX_DEFAULT(kv_heads, I64, 4)),
 };

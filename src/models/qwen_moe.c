@@ -81,6 +81,10 @@ const fx_arch fx_arch_qwen2_moe = {
     .params = params2, .defaults = { .attention_bias = true, .moe = { .shared_gate = true } },
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
     .adjust = adjust2, .layers = layers2, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 32768), FX_DEFAULT(eps, F64, 1e-6),
+                                FX_DEFAULT(kv_heads, I64, 16), FX_DEFAULT(window, I64, 4096),
+                                FX_DEFAULT(moe.experts, I64, 60), FX_DEFAULT(moe.top, I64, 4),
+                                FX_DEFAULT(moe.ffn, I64, 1408), FX_DEFAULT(moe.shared_ffn, I64, 5632)),
 };
 
 const fx_arch fx_arch_qwen3_moe = {
@@ -88,4 +92,8 @@ const fx_arch fx_arch_qwen3_moe = {
     .params = params3, .defaults = { .qk_norm = true },
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
     .adjust = adjust3, .layers = layers3, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 32768), FX_DEFAULT(eps, F64, 1e-6),
+                                FX_DEFAULT(kv_heads, I64, 4), FX_DEFAULT(window, I64, 4096),
+                                FX_DEFAULT(moe.experts, I64, 128), FX_DEFAULT(moe.top, I64, 8),
+                                FX_DEFAULT(moe.ffn, I64, 768)),
 };

@@ -38,4 +38,6 @@ const fx_arch fx_arch_smollm3 = {
     .params = params, .defaults = { .tied = true },
     .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_HALF,
     .adjust = fx_qwen_adjust, .layers = layers, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 32768), FX_DEFAULT(eps, F64, 1e-6),
+                                FX_DEFAULT(kv_heads, I64, 4), FX_DEFAULT(rope_theta, F64, 2000000)),
 };

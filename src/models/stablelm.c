@@ -70,4 +70,5 @@ const fx_arch fx_arch_stablelm = {
     .name = "stablelm", .hf_name = "StableLmForCausalLM", .gguf_name = "stablelm", .params = params, .names = names,
     .defaults = { .eps = 1e-5, .rot_part = 0.25 }, .norm = FX_NORM_LAYER, .norm_bias = true,
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .block = block,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 4096), FX_DEFAULT(kv_heads, I64, 32)),
 };

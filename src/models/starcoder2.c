@@ -22,4 +22,5 @@ const fx_arch fx_arch_starcoder2 = {
     .defaults = { .tied = true, .act = FX_ACTIV_GELU_TANH, .eps = 1e-5, .attention_bias = true, .out_bias = true,
                   .mlp_bias = true },
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .block = fx_block_sequential,
+    .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 4096), FX_DEFAULT(kv_heads, I64, 2)),
 };
