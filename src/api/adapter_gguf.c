@@ -63,7 +63,10 @@ static fx_status finish(const fx_lora_file *f, fx_lora_entry *e, double alpha, f
     if (e->rank != a[e->form == FX_LORA_TABLE ? 1 : skip] || (skip && a[0] != b[0]))
         return fx_lora_fault(f, e->name, FORNAX_EFORMAT, err, "lora_a has rank %lld, lora_b %lld",
                              (long long)a[e->form == FX_LORA_TABLE ? 1 : skip], (long long)e->rank);
-    e->scale = alpha != 0 && e->rank ? alpha / (double)e->rank : 1;
+    if (e->rank < 1 || e->rank > FX_ADAPTER_MAX_RANK)
+        return fx_lora_fault(f, e->name, FORNAX_EUNSUP, err, "rank: expected 1 to %d, found %lld", FX_ADAPTER_MAX_RANK,
+                             (long long)e->rank);
+    e->scale = alpha != 0 ? alpha / (double)e->rank : 1;
     e->a.each = e->rank * e->k;
     e->b.each = e->rank * e->n;
     e->a.rows = e->form == FX_LORA_TABLE ? 1 : e->k;

@@ -106,15 +106,15 @@ static bool is_plain(fx_str s)
     return true;
 }
 
-/* Whether the module, or its end after a dot, matches a regular expression. */
-static fx_status matches(const peft *p, const char *key, fx_str module, bool *out, fx_error *err)
+/* Whether the module, or its end after a dot, matches a regular expression of the setting 'name'. */
+static fx_status matches(const peft *p, const char *name, const char *key, fx_str module, bool *out, fx_error *err)
 {
     const fx_mem *mem = &p->file->model->ctx->mem;
     fx_str k = fx_str_of(key);
     fx_scan scan = FX_SCAN_START;
     fx_regex *re = NULL;
     fx_match *m = NULL;
-    fx_buf text;
+    fx_buf text, where;
     fx_status st;
 
     if (is_plain(k)) {
@@ -122,8 +122,11 @@ static fx_status matches(const peft *p, const char *key, fx_str module, bool *ou
         return FORNAX_OK;
     }
     fx_buf_init(&text, mem);
+    fx_buf_init(&where, mem);
+    fx_buf_printf(&where, "%s: adapter_config.json: %s", p->folder, name);
     fx_buf_printf(&text, "\\A(?:.*\\.)?(?:%s)\\z", key);
-    st = text.failed ? fx_nomem(err, "a pattern") : fx_regex_compile(&re, mem, fx_buf_view(&text), "adapter_config.json: a pattern", err);
+    st = text.failed || where.failed ? fx_nomem(err, "a pattern")
+                                     : fx_regex_compile(&re, mem, fx_buf_view(&text), fx_buf_view(&where).p, err);
     if (st == FORNAX_OK && !(m = fx_match_new(re, mem)))
         st = fx_nomem(err, "a pattern");
     if (st == FORNAX_OK)
@@ -131,6 +134,7 @@ static fx_status matches(const peft *p, const char *key, fx_str module, bool *ou
     *out = scan.found;
     fx_match_free(m);
     fx_regex_free(re);
+    fx_buf_done(&where);
     fx_buf_done(&text);
     return st;
 }
@@ -146,7 +150,7 @@ static fx_status pattern(const peft *p, const char *name, fx_str module, double 
 
         if (!json_is_number(v))
             return fx_fail_param(err, FORNAX_EFORMAT, name, "%s: adapter_config.json: %s: \"%s\": expected a number", p->folder, name, key);
-        FX_TRY(matches(p, key, module, &yes, err));
+        FX_TRY(matches(p, name, key, module, &yes, err));
         if (!yes)
             continue;
         *io = json_number_value(v);
