@@ -1,0 +1,600 @@
+/* mask.c - walks, and masks made of them (see mask.h). */
+#include "grammar/mask.h"
+
+#include "grammar/dense.h"
+#include "grammar/frames.h"
+
+#define ROOT UINT32_MAX         /* the parent of a walk from the trie's root */
+#define SPARSE_MAX 1024u        /* tokens that are kept as a list */
+#define DENSE_SUBTREE 256u      /* nodes below which a subtree is worth asking about */
+
+typedef struct walk {
+    uint32_t parent, tail;      /* the walk and its tail that this one goes on from */
+    fx_re re;
+    fx_found *found;
+} walk;
+
+typedef struct mask {
+    fx_bits *bits;
+    bool ends;                  /* with the end tokens */
+} mask;
+
+struct fx_walks {
+    struct fx_walks *next;
+    fx_gvocab *v;
+    const fx_mem *mem;
+    FX_VEC(walk) walks;
+    uint32_t *table;            /* walk + 1 */
+    size_t table_cap;
+    FX_VEC(mask) masks;
+    FX_VEC(uint32_t) mask_of;   /* by place: mask + 1; 0: not made */
+    size_t bytes;               /* of masks and of walks that no other grammar shares */
+    /* What is being collected. */
+    FX_VEC(int32_t) ids;
+    bool dense;
+    uint32_t *words;
+    FX_VEC(uint32_t) nodes;
+    FX_VEC(fx_re) ends;         /* the expression at each of 'nodes' */
+    fx_re *states;              /* by depth */
+    bool failed;
+};
+
+/* ---- Collecting tokens ------------------------------------------------------------------------- */
+
+static void collect_bit(struct fx_walks *w, int32_t id) { w->words[id / 32] |= 1u << id % 32; }
+
+static void go_dense(struct fx_walks *w)
+{
+    memset(w->words, 0, w->v->words * sizeof(*w->words));
+    for (size_t i = 0; i < w->ids.n; i++)
+        collect_bit(w, w->ids.at[i]);
+    w->ids.n = 0;
+    w->dense = true;
+}
+
+static void collect(struct fx_walks *w, int32_t id)
+{
+    for (; id >= 0; id = w->v->same[id]) {
+        if (!w->dense && w->ids.n >= SPARSE_MAX)
+            go_dense(w);
+        if (w->dense)
+            collect_bit(w, id);
+        else if (!FX_VEC_PUSH(&w->ids, w->mem, id))
+            w->failed = true;
+    }
+}
+
+static void collect_bits(struct fx_walks *w, const fx_bits *b)
+{
+    if (!b->dense) {
+        for (uint32_t i = 0; i < b->n; i++) {
+            if (!w->dense && w->ids.n >= SPARSE_MAX)
+                go_dense(w);
+            if (w->dense)
+                collect_bit(w, (int32_t)b->at[i]);
+            else if (!FX_VEC_PUSH(&w->ids, w->mem, (int32_t)b->at[i]))
+                w->failed = true;
+        }
+        return;
+    }
+    if (!w->dense)
+        go_dense(w);
+    for (size_t i = 0; i < w->v->words; i++)
+        w->words[i] |= b->at[i];
+}
+
+static fx_bits *collected(struct fx_walks *w)
+{
+    fx_bits *b = fx_bits_new(w->v, w->dense, w->dense ? (uint32_t)w->v->words : (uint32_t)w->ids.n);
+
+    if (!b)
+        w->failed = true;
+    else if (b->n)
+        memcpy(b->at, w->dense ? (const void *)w->words : (const void *)w->ids.at, b->n * sizeof(uint32_t));
+    return b;
+}
+
+static void begin(struct fx_walks *w)
+{
+    w->ids.n = w->nodes.n = w->ends.n = 0;
+    w->dense = false;
+}
+
+/* ---- Walks ------------------------------------------------------------------------------------------ */
+
+static void crossing(struct fx_walks *w, uint32_t node, fx_re re)
+{
+    if (!FX_VEC_PUSH(&w->nodes, w->mem, node) || !FX_VEC_PUSH(&w->ends, w->mem, re))
+        w->failed = true;
+}
+
+static void walk_nodes(struct fx_walks *w, fx_run *r, bool rest, uint32_t from, uint32_t to);
+
+/* Below node i every interior token is taken; the others are walked in their own trie. */
+static void take_subtree(struct fx_walks *w, fx_run *r, uint32_t i)
+{
+    const fx_gvocab *v = w->v;
+    uint32_t twin = v->twin[i], lo = v->interior_from[i], hi = v->interior_from[v->all.at[i].end];
+
+    if (!w->dense && hi - lo > SPARSE_MAX)
+        go_dense(w);
+    if (w->dense) {
+        for (uint32_t k = lo; k < hi; k++)
+            collect_bit(w, v->interior[k]);
+    } else {
+        for (uint32_t k = lo; k < hi; k++)
+            if (!FX_VEC_PUSH(&w->ids, w->mem, v->interior[k]))
+                w->failed = true;
+    }
+    if (twin != FX_TRIE_NONE)
+        walk_nodes(w, r, true, twin + 1, v->rest.at[twin].end);
+}
+
+/* Nodes from..to-1, the kids of one node whose expression is in w->states at its depth. */
+static void walk_nodes(struct fx_walks *w, fx_run *r, bool rest, uint32_t from, uint32_t to)
+{
+    const fx_trie_node *t = rest ? w->v->rest.at : w->v->all.at;
+    uint32_t flag = rest ? FX_NODE_REST : 0;
+
+    for (uint32_t i = from; i < to;) {
+        const fx_trie_node *n = &t[i];
+        fx_re d = fx_run_next(r, w->states[n->depth - 1], n->byte);
+
+        if (d == FX_RE_NONE) {
+            i = n->end;
+            continue;
+        }
+        if (d == FX_RE_FAIL || w->failed) {
+            w->failed = true;
+            return;
+        }
+        w->states[n->depth] = d;
+        if (n->token >= 0)
+            collect(w, n->token);
+        if (n->end > i + 1 && fx_re_nullable(r->pool, d))
+            crossing(w, i | flag, d);
+        if (d == FX_RE_EMPTY) {
+            i = n->end;
+        } else if (!rest && n->end - i > DENSE_SUBTREE && fx_run_dense(r, d) == FX_RE_INF) {
+            take_subtree(w, r, i);
+            i = n->end;
+        } else {
+            i++;
+        }
+    }
+}
+
+static void walk_root(struct fx_walks *w, fx_run *r, fx_re re)
+{
+    uint32_t k = fx_run_dense(r, re);
+
+    w->states[0] = re;
+    if (k && (k == FX_RE_INF || k < FX_SLICES || k >= w->v->max_chars)) {
+        collect_bits(w, w->v->slices[FX_MIN(k, FX_SLICES)]);
+        walk_nodes(w, r, true, 1, w->v->rest.n);
+    } else {
+        walk_nodes(w, r, false, 1, w->v->all.n);
+    }
+}
+
+static void walk_tail(struct fx_walks *w, fx_run *r, const fx_found *up, const fx_tail *tail, fx_re re)
+{
+    for (uint32_t i = tail->first; i < tail->first + tail->n && !w->failed; i++) {
+        uint32_t x = up->nodes[i] & ~FX_NODE_REST;
+        bool rest = (up->nodes[i] & FX_NODE_REST) != 0;
+        const fx_trie_node *n = &(rest ? &w->v->rest : &w->v->all)->at[x];
+
+        w->states[n->depth] = re;
+        walk_nodes(w, r, rest, x + 1, n->end);
+    }
+}
+
+/* The nodes collected, in groups by the expression that was done ('labelled'), or as one. */
+static bool make_tails(struct fx_walks *w, fx_found *f, bool labelled)
+{
+    uint32_t n = (uint32_t)w->nodes.n, k = 0;
+
+    if (n == 0)
+        return true;
+    for (uint32_t i = 0; labelled && i < n; i++) {
+        bool first = true;
+
+        for (uint32_t j = 0; j < i && first; j++)
+            first = w->ends.at[j] != w->ends.at[i];
+        f->n_tails += first;
+    }
+    f->n_tails += !labelled;
+    f->n_nodes = n;
+    f->nodes = fx_mem_array(w->mem, n, sizeof(*f->nodes));
+    f->tails = fx_mem_array(w->mem, f->n_tails, sizeof(*f->tails));
+    if (!f->nodes || !f->tails)
+        return false;
+    if (!labelled) {
+        f->tails[0] = (fx_tail){ 0, n, 0 };
+        memcpy(f->nodes, w->nodes.at, n * sizeof(*f->nodes));
+        return true;
+    }
+    f->n_tails = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        fx_re re = w->ends.at[i];
+
+        if (re == FX_RE_FAIL)               /* done with an earlier one */
+            continue;
+        f->tails[f->n_tails] = (fx_tail){ k, 0, re };
+        for (uint32_t j = i; j < n; j++)
+            if (w->ends.at[j] == re) {
+                f->nodes[k++] = w->nodes.at[j];
+                f->tails[f->n_tails].n++;
+                w->ends.at[j] = FX_RE_FAIL;
+            }
+        f->n_tails++;
+    }
+    return true;
+}
+
+static fx_found *finish(struct fx_walks *w, fx_hash128 print, bool labelled)
+{
+    fx_found *f = w->failed ? NULL : fx_mem_zalloc(w->mem, sizeof(*f));
+
+    if (!f)
+        return NULL;
+    atomic_init(&f->refs, 1);
+    f->print = print;
+    f->bits = collected(w);
+    if (!f->bits || !make_tails(w, f, labelled)) {
+        f->bits = f->bits ? f->bits : NULL;
+        fx_found_unref(w->v, f);
+        return NULL;
+    }
+    f->bytes = sizeof(*f) + fx_bits_bytes(f->bits) + f->n_tails * sizeof(*f->tails) + f->n_nodes * sizeof(*f->nodes);
+    return f;
+}
+
+/* ---- The walks of a grammar ------------------------------------------------------------------------------ */
+
+static uint32_t hash_walk(uint32_t parent, uint32_t tail, fx_re re)
+{
+    uint32_t h = (parent ^ 0x9E3779B1u) * 0x85EBCA6Bu;
+
+    h = (h ^ h >> 13 ^ re) * 0xC2B2AE35u;
+    h = (h ^ h >> 16 ^ tail) * 0x27D4EB2Fu;
+    return h ^ h >> 15;
+}
+
+static bool grow_table(struct fx_walks *w)
+{
+    size_t cap = w->table_cap ? w->table_cap * 2 : 512;
+    uint32_t *t = fx_mem_array(w->mem, cap, sizeof(*t));
+
+    if (!t)
+        return false;
+    for (size_t i = 0; i < w->walks.n; i++) {
+        const walk *x = &w->walks.at[i];
+        size_t at = hash_walk(x->parent, x->tail, x->re) & (cap - 1);
+
+        while (t[at])
+            at = (at + 1) & (cap - 1);
+        t[at] = (uint32_t)i + 1;
+    }
+    fx_mem_free(w->mem, w->table, w->table_cap * sizeof(*w->table));
+    w->table = t;
+    w->table_cap = cap;
+    return true;
+}
+
+/* Of the row of expressions that led here; zero where it can't be told apart from other grammars'. */
+static fx_hash128 print_of(struct fx_walks *w, fx_run *r, const fx_found *up, uint32_t tail, fx_re re)
+{
+    struct { fx_hash128 up, re; uint64_t tail; } key = { .tail = tail };
+
+    (void)w;
+    if (up && !(up->print.lo | up->print.hi))
+        return (fx_hash128){ 0, 0 };
+    if (up)
+        key.up = up->print;
+    if (!fx_re_fingerprint(r->pool, re, &key.re))
+        return (fx_hash128){ 0, 0 };
+    return fx_hash128_of(&key, sizeof(key), up ? 1 : 2);
+}
+
+static fx_found *make_walk(struct fx_walks *w, fx_run *r, const fx_found *up, uint32_t tail, fx_re re, bool labelled)
+{
+    fx_hash128 print = print_of(w, r, up, tail, re);
+    bool shared = (print.lo | print.hi) != 0 && !labelled;
+    fx_found *f = shared ? fx_gvocab_find(w->v, print) : NULL;
+
+    if (f)
+        return f;
+    begin(w);
+    if (up)
+        walk_tail(w, r, up, &up->tails[tail], re);
+    else
+        walk_root(w, r, re);
+    f = finish(w, shared ? print : (fx_hash128){ 0, 0 }, labelled);
+    if (f && shared)
+        fx_gvocab_keep(w->v, f);
+    else if (f)
+        w->bytes += f->bytes;
+    return f;
+}
+
+/* The walk with 're' from the tail of 'parent'; ROOT: failed. */
+static uint32_t find_walk(struct fx_walks *w, fx_run *r, uint32_t parent, uint32_t tail, fx_re re, bool labelled)
+{
+    size_t at;
+    fx_found *f;
+
+    if (w->walks.n * 2 >= w->table_cap && !grow_table(w))
+        return ROOT;
+    at = hash_walk(parent, tail, re) & (w->table_cap - 1);
+    for (; w->table[at]; at = (at + 1) & (w->table_cap - 1)) {
+        const walk *x = &w->walks.at[w->table[at] - 1];
+
+        if (x->re == re && x->parent == parent && x->tail == tail)
+            return w->table[at] - 1;
+    }
+    f = make_walk(w, r, parent == ROOT ? NULL : w->walks.at[parent].found, tail, re, labelled);
+    if (!f)
+        return ROOT;
+    if (!FX_VEC_PUSH(&w->walks, w->mem, ((walk){ parent, tail, re, f }))) {
+        fx_found_unref(w->v, f);
+        return ROOT;
+    }
+    w->table[at] = (uint32_t)w->walks.n;
+    return (uint32_t)w->walks.n - 1;
+}
+
+static void forget(struct fx_walks *w)
+{
+    for (size_t i = 0; i < w->walks.n; i++)
+        fx_found_unref(w->v, w->walks.at[i].found);
+    for (size_t i = 0; i < w->masks.n; i++)
+        fx_bits_unref(w->v, w->masks.at[i].bits);
+    w->walks.n = w->masks.n = w->mask_of.n = 0;
+    if (w->table)
+        memset(w->table, 0, w->table_cap * sizeof(*w->table));
+    fx_gvocab_count(w->v, false, -(ptrdiff_t)w->bytes);
+    w->bytes = 0;
+}
+
+void fx_walks_free(struct fx_walks *w)
+{
+    while (w) {
+        struct fx_walks *next = w->next;
+
+        forget(w);
+        FX_VEC_FREE(&w->walks, w->mem);
+        FX_VEC_FREE(&w->masks, w->mem);
+        FX_VEC_FREE(&w->mask_of, w->mem);
+        FX_VEC_FREE(&w->ids, w->mem);
+        FX_VEC_FREE(&w->nodes, w->mem);
+        FX_VEC_FREE(&w->ends, w->mem);
+        fx_mem_free(w->mem, w->table, w->table_cap * sizeof(*w->table));
+        fx_mem_free(w->mem, w->words, w->v->words * sizeof(*w->words));
+        fx_mem_free(w->mem, w->states, (w->v->max_len + 2) * sizeof(*w->states));
+        fx_gvocab_unref(w->v);
+        fx_mem_free(w->mem, w, sizeof(*w));
+        w = next;
+    }
+}
+
+size_t fx_walks_bytes(const struct fx_walks *w)
+{
+    size_t n = 0;
+
+    for (; w; w = w->next)
+        n += sizeof(*w) + w->bytes + w->walks.cap * sizeof(*w->walks.at) + w->table_cap * sizeof(*w->table) +
+             w->masks.cap * sizeof(*w->masks.at) + w->mask_of.cap * sizeof(*w->mask_of.at);
+    return n;
+}
+
+static struct fx_walks *walks_of(fx_run *r, fx_gvocab *v)
+{
+    struct fx_walks *w = r->walks;
+
+    while (w && w->v != v)
+        w = w->next;
+    if (w || !(w = fx_mem_zalloc(r->mem, sizeof(*w))))
+        return w;
+    w->mem = r->mem;
+    w->v = fx_gvocab_ref(v);
+    w->words = fx_mem_array(w->mem, v->words, sizeof(*w->words));
+    w->states = fx_mem_array(w->mem, v->max_len + 2, sizeof(*w->states));
+    w->next = r->walks;
+    r->walks = w;
+    return w;
+}
+
+/* ---- Masks -------------------------------------------------------------------------------------------------- */
+
+typedef struct maker {
+    fx_run *r;
+    struct fx_walks *w;
+    uint32_t *bits;
+    bool plain;                 /* nothing depended on the text: the mask may be kept */
+    fx_try_token attempt;
+    void *user;
+} maker;
+
+static void set_bit(uint32_t *bits, int32_t id) { bits[id / 32] |= 1u << id % 32; }
+
+static void add_bits(maker *m, const fx_bits *b)
+{
+    if (b->dense) {
+        for (uint32_t i = 0; i < b->n; i++)
+            m->bits[i] |= b->at[i];
+        return;
+    }
+    for (uint32_t i = 0; i < b->n; i++)
+        set_bit(m->bits, (int32_t)b->at[i]);
+}
+
+static void try_one(maker *m, int32_t id)
+{
+    for (; id >= 0; id = m->w->v->same[id])
+        if (m->attempt(m->user, id))
+            set_bit(m->bits, id);
+}
+
+/* Tokens below the nodes of a tail, each tried byte by byte. */
+static void try_tail(maker *m, const fx_found *f, const fx_tail *tail)
+{
+    m->plain = false;
+    for (uint32_t i = tail->first; i < tail->first + tail->n; i++) {
+        uint32_t x = f->nodes[i] & ~FX_NODE_REST;
+        const fx_trie_node *t = f->nodes[i] & FX_NODE_REST ? m->w->v->rest.at : m->w->v->all.at;
+
+        for (uint32_t k = x + 1; k < t[x].end; k++)
+            if (t[k].token >= 0)
+                try_one(m, t[k].token);
+    }
+}
+
+static bool is_key(const fx_run *r, uint32_t frame)
+{
+    const fx_frame *f = &r->frames.at[frame];
+
+    return f->node != FX_FRAME_UNION && r->g->nodes.at[f->node].kind == FX_G_OBJECT && f->phase == FX_PH_KEY;
+}
+
+static bool add_thread(maker *m, uint32_t parent, uint32_t tail, fx_thread t);
+
+/* What comes after the expression of a walk is done, for one of its tails. */
+static bool add_tail(maker *m, uint32_t walk_id, uint32_t tail, fx_place next)
+{
+    uint32_t n = m->r->sets.at[next].n;
+
+    for (uint32_t i = 0; i < n; i++) {
+        fx_thread t = m->r->threads.at[m->r->sets.at[next].first + i];
+
+        if (!(t.re & FX_THREAD_TOKEN) && !add_thread(m, walk_id, tail, t))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the end of a thread may be refused when the text is known: a value that came before. */
+static bool may_refuse(maker *m, const fx_found *f, uint32_t frame, bool *failed)
+{
+    fx_place next;
+
+    if (!m->r->has_unique || f->bits->dense || is_key(m->r, frame))
+        return false;
+    next = fx_run_return(m->r, frame, FX_RE_EMPTY);
+    *failed = next == FX_PLACE_FAIL;
+    return !*failed && (m->r->sets.at[next].flags & FX_SET_REFUSES);
+}
+
+static bool add_thread(maker *m, uint32_t parent, uint32_t tail, fx_thread t)
+{
+    uint32_t id = find_walk(m->w, m->r, parent, tail, t.re, is_key(m->r, t.frame));
+    const fx_found *f;
+    bool failed = false;
+
+    if (id == ROOT)
+        return false;
+    f = m->w->walks.at[id].found;
+    if (f->bits->n == 0 && f->n_tails == 0)
+        return true;
+    if (may_refuse(m, f, t.frame, &failed)) {
+        m->plain = false;
+        for (uint32_t i = 0; i < f->bits->n; i++)
+            if (m->attempt(m->user, (int32_t)f->bits->at[i]))
+                set_bit(m->bits, (int32_t)f->bits->at[i]);
+    } else {
+        add_bits(m, f->bits);
+    }
+    for (uint32_t k = 0; k < f->n_tails && !failed; k++) {
+        fx_place next = fx_run_return(m->r, t.frame, f->tails[k].re ? f->tails[k].re : FX_RE_EMPTY);
+
+        if (next == FX_PLACE_FAIL)
+            return false;
+        if (m->r->sets.at[next].flags & (FX_SET_NEEDS_TEXT | FX_SET_REFUSES))
+            try_tail(m, f, &f->tails[k]);
+        else if (!add_tail(m, id, k, next))
+            return false;
+    }
+    return !failed && !m->r->failed;
+}
+
+static mask *kept(struct fx_walks *w, fx_place at)
+{
+    return at < w->mask_of.n && w->mask_of.at[at] ? &w->masks.at[w->mask_of.at[at] - 1] : NULL;
+}
+
+/* Keeps the mask in 'bits' for the place; where memory is short it just isn't kept. */
+static void keep(struct fx_walks *w, fx_place at, const uint32_t *bits)
+{
+    uint32_t count = 0;
+    fx_bits *b;
+
+    for (size_t i = 0; i < w->v->words && count <= SPARSE_MAX; i++)
+        count += bits[i] != 0;
+    while (w->mask_of.n <= at)
+        if (!FX_VEC_PUSH(&w->mask_of, w->mem, 0))
+            return;
+    begin(w);
+    if (count <= SPARSE_MAX / 8) {
+        for (size_t i = 0; i < w->v->words; i++)
+            for (uint32_t x = bits[i]; x; x &= x - 1)
+                if (!FX_VEC_PUSH(&w->ids, w->mem, (int32_t)(i * 32) + __builtin_ctz(x)))
+                    return;
+    } else {
+        memcpy(w->words, bits, w->v->words * sizeof(*bits));
+        w->dense = true;
+    }
+    b = collected(w);
+    if (!b || !FX_VEC_PUSH(&w->masks, w->mem, ((mask){ b, false }))) {
+        fx_bits_unref(w->v, b);
+        return;
+    }
+    w->mask_of.at[at] = (uint32_t)w->masks.n;
+    w->bytes += fx_bits_bytes(b);
+}
+
+static void copy_bits(const fx_gvocab *v, const fx_bits *b, uint32_t *bits)
+{
+    if (b->dense)
+        memcpy(bits, b->at, v->words * sizeof(*bits));
+    else
+        for (uint32_t i = 0; i < b->n; i++)
+            set_bit(bits, (int32_t)b->at[i]);
+}
+
+bool fx_run_mask(fx_run *r, fx_gvocab *v, fx_place at, uint32_t *bits, fx_try_token attempt, void *user)
+{
+    struct fx_walks *w = walks_of(r, v);
+    maker m = { r, w, bits, true, attempt, user };
+    const mask *old;
+    size_t before;
+
+    if (!w || !w->words || !w->states || r->failed)
+        return false;
+    old = kept(w, at);
+    if (old) {
+        copy_bits(v, old->bits, bits);
+        fx_gvocab_count(v, true, 0);
+        return true;
+    }
+    if (fx_gvocab_full(v) || fx_walks_bytes(w) > r->g->limits.max_bytes / 2)
+        forget(w);
+    before = w->bytes;
+    w->failed = false;
+    for (uint32_t i = 0, n = r->sets.at[at].n; i < n; i++) {
+        fx_thread t = r->threads.at[r->sets.at[at].first + i];
+
+        if (t.re & FX_THREAD_TOKEN) {
+            if ((t.re & ~FX_THREAD_TOKEN) < v->n)
+                set_bit(bits, (int32_t)(t.re & ~FX_THREAD_TOKEN));
+        } else if (!add_thread(&m, ROOT, 0, t)) {
+            return false;
+        }
+    }
+    if (r->sets.at[at].flags & FX_SET_ACCEPT)
+        for (size_t i = 0; i < v->n_eos; i++)
+            set_bit(bits, v->eos[i]);
+    if (m.plain)
+        keep(w, at, bits);
+    fx_gvocab_count(v, false, (ptrdiff_t)(w->bytes - before));
+    return true;
+}
