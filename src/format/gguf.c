@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 enum { MAX_DIMS = 4, MAX_NESTING = 4 };
+#define MAX_ALIGNMENT 65536u
 
 typedef struct cursor {
     const char *file;            /* for sentences */
@@ -316,17 +317,18 @@ static fx_status check_overlap(fx_weights *w, const cursor *c, weight_list *list
     return st;
 }
 
-/* general.alignment: a power of two. */
+/* general.alignment: a u32, a power of two; a large one would only make a small file claim much. */
 static fx_status find_alignment(const fx_weights *w, const cursor *c, uint64_t *out)
 {
-    int64_t a = 32;
+    const fx_meta *m = fx_meta_find(w, "general.alignment");
 
-    *out = 32;
-    FX_TRY(fx_meta_opt_i64(w, "general.alignment", &a, c->err));
-    if (a <= 0 || (a & (a - 1)) != 0)
+    *out = m && m->type == FX_META_U32 ? m->v.u : 32;
+    if (m && m->type != FX_META_U32)
+        return fx_fail_param(c->err, FORNAX_EFORMAT, "general.alignment", "%s: key general.alignment: expected a u32, found %s",
+                             c->file, fx_meta_type_name(m->type));
+    if (*out == 0 || *out > MAX_ALIGNMENT || (*out & (*out - 1)) != 0)
         return fx_fail_param(c->err, FORNAX_EFORMAT, "general.alignment", "%s: key general.alignment: expected a power "
-                             "of two, found %lld", c->file, (long long)a);
-    *out = (uint64_t)a;
+                             "of two up to %u, found %llu", c->file, MAX_ALIGNMENT, (unsigned long long)*out);
     return FORNAX_OK;
 }
 

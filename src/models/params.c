@@ -5,6 +5,7 @@
 #include "models/models_int.h"
 
 #define MAX_SIZE (INT64_C(1) << 31)
+#define N_TABLES 3u          /* of rows: the architecture's, those of all decoders, the norm's */
 
 /* What every decoder has. */
 static const fx_param common[] = {
@@ -211,68 +212,148 @@ static fx_status read_rows(const fx_arch *arch, const fx_weights *w, const fx_pa
     return FORNAX_OK;
 }
 
-static fx_status in_range(const fx_weights *w, const char *what, int64_t n, int64_t lo, int64_t hi, fx_error *err)
+/* What is checked: the parameters, and the rows that filled them. */
+typedef struct checked {
+    const fx_arch *arch;
+    const fx_weights *w;
+    const fx_model_params *p;
+    const fx_param *const *tables;       /* [N_TABLES] */
+    fx_error *err;
+} checked;
+
+/* The file's key of the field at 'at' and what it is; what it is alone if the file doesn't say it. */
+static const char *field_name(const checked *c, size_t at, const char *what, char *room, size_t cap)
 {
-    if (n >= lo && n <= hi)
-        return FORNAX_OK;
-    return fx_fail(err, FORNAX_EFORMAT, "%s: %s: expected %lld to %lld, found %lld", fx_weights_path(w), what,
-                   (long long)lo, (long long)hi, (long long)n);
+    char key[128];
+    bool there = false;
+
+    for (size_t i = 0; i < N_TABLES; i++) {
+        for (const fx_param *row = c->tables[i]; !there && row && (row->gguf || row->hf); row++) {
+            if (row->at == at)
+                key_of(c->arch, c->w, row, key, sizeof(key), &there);
+        }
+    }
+    if (!there)
+        return what;
+    snprintf(room, cap, "%s (%s)", key, what);
+    return room;
 }
 
-static fx_status check_sizes(const fx_weights *w, const fx_model_params *p, fx_error *err)
+static fx_status in_range(const checked *c, size_t at, const char *what, int64_t n, int64_t lo, int64_t hi)
 {
-    FX_TRY(in_range(w, "embedding size", p->dim, 1, 1 << 20, err));
-    FX_TRY(in_range(w, "width of the embedding table", p->embed_dim, 0, 1 << 20, err));
-    FX_TRY(in_range(w, "number of layers", p->layers, 1, 4096, err));
-    FX_TRY(in_range(w, "number of heads", p->heads, 1, 1 << 16, err));
-    FX_TRY(in_range(w, "number of kv heads", p->kv_heads, 1, p->heads, err));
-    FX_TRY(in_range(w, "key size of a head", p->head_dim, 1, 1 << 16, err));
-    FX_TRY(in_range(w, "value size of a head", p->v_dim, 1, 1 << 16, err));
-    FX_TRY(in_range(w, "feed-forward size", p->ffn, 1, 1 << 24, err));
-    FX_TRY(in_range(w, "vocabulary size", p->vocab, 1, MAX_SIZE - 1, err));
-    FX_TRY(in_range(w, "context length", p->context, 1, MAX_SIZE - 1, err));
-    if (!(p->rot_part > 0 && p->rot_part <= 1))
-        return fx_fail(err, FORNAX_EFORMAT, "%s: partial_rotary_factor: expected more than 0 and at most 1, found %g",
-                       fx_weights_path(w), p->rot_part);
-    FX_TRY(in_range(w, "window of attention", p->window, 0, MAX_SIZE - 1, err));
-    FX_TRY(in_range(w, "rotated columns of a head", p->rot_dim, 0, p->head_dim, err));
+    char room[256];
+
+    if (n >= lo && n <= hi)
+        return FORNAX_OK;
+    return fx_fail(c->err, FORNAX_EFORMAT, "%s: %s: expected %lld to %lld, found %lld", fx_weights_path(c->w),
+                   field_name(c, at, what, room, sizeof(room)), (long long)lo, (long long)hi, (long long)n);
+}
+
+#define IN_RANGE(field, what, lo, hi) FX_TRY(in_range(c, offsetof(fx_model_params, field), what, c->p->field, lo, hi))
+
+static fx_status check_heads(const checked *c)
+{
+    const fx_model_params *p = c->p;
+    char heads[256], kv[256], rotated[256];
+
     if (p->heads % p->kv_heads)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: expected heads to be a multiple of kv heads, found %lld and %lld",
-                       fx_weights_path(w), (long long)p->heads, (long long)p->kv_heads);
+        return fx_fail(c->err, FORNAX_EFORMAT, "%s: %s: expected a multiple of %s, found %lld and %lld", fx_weights_path(c->w),
+                       field_name(c, offsetof(fx_model_params, heads), "heads", heads, sizeof(heads)),
+                       field_name(c, offsetof(fx_model_params, kv_heads), "kv heads", kv, sizeof(kv)), (long long)p->heads,
+                       (long long)p->kv_heads);
     if (p->rot_dim % 2)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: expected an even number of rotated columns, found %lld",
-                       fx_weights_path(w), (long long)p->rot_dim);
-    if (!isfinite(p->embed_scale) || !isfinite(p->residual_scale) || !isfinite(p->logit_scale) ||
-        !(p->attn_softcap >= 0 && p->attn_softcap <= 1e9) || !(p->logit_softcap >= 0 && p->logit_softcap <= 1e9) ||
-        !(p->qkv_limit >= 0 && p->qkv_limit <= 1e30) || !(p->rope_local >= 0 && p->rope_local <= 1e30))
-        return fx_fail(err, FORNAX_EFORMAT, "%s: a multiplier, cap or limit is out of range", fx_weights_path(w));
-    if (!(p->eps >= 0 && p->eps < 1) || !(p->rope_theta > 0 && p->rope_theta <= 1e30) ||
-        !(p->attn_scale > 0 && p->attn_scale <= 1e30))
-        return fx_fail(err, FORNAX_EFORMAT, "%s: norm epsilon %g, rope base %g or attention scale %g is out of range",
-                       fx_weights_path(w), p->eps, p->rope_theta, p->attn_scale);
+        return fx_fail(c->err, FORNAX_EFORMAT, "%s: %s: expected an even number, found %lld", fx_weights_path(c->w),
+                       field_name(c, offsetof(fx_model_params, rot_dim), "rotated columns of a head", rotated, sizeof(rotated)),
+                       (long long)p->rot_dim);
     return FORNAX_OK;
 }
 
-static fx_status check_experts(const fx_weights *w, const fx_moe_params *moe, fx_error *err)
+static fx_status check_factors(const checked *c)
 {
+    const fx_model_params *p = c->p;
+    const struct { size_t at; const char *what; double x; bool ok; } rows[] = {
+        { offsetof(fx_model_params, rot_part), "part of a head that is rotated", p->rot_part, p->rot_part > 0 && p->rot_part <= 1 },
+        { offsetof(fx_model_params, eps), "epsilon of norms", p->eps, p->eps >= 0 && p->eps < 1 },
+        { offsetof(fx_model_params, rope_theta), "rope base", p->rope_theta, p->rope_theta > 0 && p->rope_theta <= 1e30 },
+        { offsetof(fx_model_params, rope_local), "local rope base", p->rope_local, p->rope_local >= 0 && p->rope_local <= 1e30 },
+        { offsetof(fx_model_params, attn_scale), "attention scale", p->attn_scale, p->attn_scale > 0 && p->attn_scale <= 1e30 },
+        { offsetof(fx_model_params, embed_scale), "embedding multiplier", p->embed_scale, isfinite(p->embed_scale) },
+        { offsetof(fx_model_params, residual_scale), "residual multiplier", p->residual_scale, isfinite(p->residual_scale) },
+        { offsetof(fx_model_params, logit_scale), "logit multiplier", p->logit_scale, isfinite(p->logit_scale) },
+        { offsetof(fx_model_params, attn_softcap), "cap of scores", p->attn_softcap, p->attn_softcap >= 0 && p->attn_softcap <= 1e9 },
+        { offsetof(fx_model_params, logit_softcap), "cap of logits", p->logit_softcap, p->logit_softcap >= 0 && p->logit_softcap <= 1e9 },
+        { offsetof(fx_model_params, qkv_limit), "limit of queries, keys and values", p->qkv_limit, p->qkv_limit >= 0 && p->qkv_limit <= 1e30 },
+    };
+    char room[256];
+
+    for (size_t i = 0; i < FX_COUNT(rows); i++)
+        if (!rows[i].ok)
+            return fx_fail(c->err, FORNAX_EFORMAT, "%s: %s: %g is out of range", fx_weights_path(c->w),
+                           field_name(c, rows[i].at, rows[i].what, room, sizeof(room)), rows[i].x);
+    return FORNAX_OK;
+}
+
+static fx_status check_sizes(const checked *c)
+{
+    IN_RANGE(dim, "embedding size", 1, 1 << 20);
+    IN_RANGE(embed_dim, "width of the embedding table", 0, 1 << 20);
+    IN_RANGE(layers, "number of layers", 1, 4096);
+    IN_RANGE(heads, "number of heads", 1, 1 << 16);
+    IN_RANGE(kv_heads, "number of kv heads", 1, c->p->heads);
+    IN_RANGE(head_dim, "key size of a head", 1, 1 << 16);
+    IN_RANGE(v_dim, "value size of a head", 1, 1 << 16);
+    IN_RANGE(ffn, "feed-forward size", 1, 1 << 24);
+    IN_RANGE(vocab, "vocabulary size", 1, MAX_SIZE - 1);
+    IN_RANGE(context, "context length", 1, MAX_SIZE - 1);
+    IN_RANGE(window, "window of attention", 0, MAX_SIZE - 1);
+    FX_TRY(check_factors(c));
+    IN_RANGE(rot_dim, "rotated columns of a head", 0, c->p->head_dim);
+    return check_heads(c);
+}
+
+static fx_status check_experts(const checked *c)
+{
+    const fx_moe_params *moe = &c->p->moe;
     int64_t groups = FX_MAX(moe->groups, 1), kept = FX_MAX(moe->top_groups, 1);
 
     if (!moe->experts)
         return FORNAX_OK;
-    FX_TRY(in_range(w, "number of experts", moe->experts, 1, 1 << 16, err));
-    FX_TRY(in_range(w, "experts of a row", moe->top, 1, moe->experts, err));
-    FX_TRY(in_range(w, "feed-forward size of an expert", moe->ffn, 1, 1 << 24, err));
-    FX_TRY(in_range(w, "feed-forward size of shared experts", moe->shared_ffn, 0, 1 << 24, err));
-    FX_TRY(in_range(w, "groups of experts", moe->groups, 0, FX_MIN(moe->experts, FX_MAX_GROUPS), err));
-    FX_TRY(in_range(w, "groups of experts that are kept", moe->top_groups, 0, groups, err));
-    FX_TRY(in_range(w, "layers without experts", moe->dense_layers, 0, 1 << 16, err));
-    FX_TRY(in_range(w, "layers from one with experts to the next", moe->step, 0, 1 << 16, err));
+    IN_RANGE(moe.experts, "number of experts", 1, 1 << 16);
+    IN_RANGE(moe.top, "experts of a row", 1, moe->experts);
+    IN_RANGE(moe.ffn, "feed-forward size of an expert", 1, 1 << 24);
+    IN_RANGE(moe.shared_ffn, "feed-forward size of shared experts", 0, 1 << 24);
+    IN_RANGE(moe.groups, "groups of experts", 0, FX_MIN(moe->experts, FX_MAX_GROUPS));
+    IN_RANGE(moe.top_groups, "groups of experts that are kept", 0, groups);
+    IN_RANGE(moe.dense_layers, "layers without experts", 0, 1 << 16);
+    IN_RANGE(moe.step, "layers from one with experts to the next", 0, 1 << 16);
     if (moe->experts % groups || moe->top > moe->experts / groups * kept)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: %lld experts in %lld groups, %lld of %lld: these don't fit together",
-                       fx_weights_path(w), (long long)moe->experts, (long long)groups, (long long)moe->top,
+        return fx_fail(c->err, FORNAX_EFORMAT, "%s: %lld experts in %lld groups, %lld of %lld: these don't fit together",
+                       fx_weights_path(c->w), (long long)moe->experts, (long long)groups, (long long)moe->top,
                        (long long)kept);
     if (!isfinite(moe->scale) || !isfinite(moe->alpha) || !(moe->limit >= 0 && moe->limit <= 1e30))
-        return fx_fail(err, FORNAX_EFORMAT, "%s: a factor or limit of experts is out of range", fx_weights_path(w));
+        return fx_fail(c->err, FORNAX_EFORMAT, "%s: a factor or limit of experts is out of range", fx_weights_path(c->w));
+    return FORNAX_OK;
+}
+
+/* A size that may be left out, because it follows from others, isn't 0 where it is given. Layers without attention
+ * have no heads. */
+static fx_status check_given(const checked *c, const fields *f)
+{
+    static const struct { size_t at; const char *what; } rows[] = {
+        { offsetof(fx_model_params, kv_heads), "number of kv heads" },
+        { offsetof(fx_model_params, head_dim), "key size of a head" },
+        { offsetof(fx_model_params, v_dim), "value size of a head" },
+        { offsetof(fx_model_params, vocab), "vocabulary size" },
+    };
+
+    for (size_t i = 0; !c->arch->state && i < FX_COUNT(rows); i++) {
+        const fx_param row = { .at = rows[i].at };
+        int64_t n;
+
+        memcpy(&n, (const char *)c->p + row.at, sizeof(n));
+        if (is_filled(f, &row))
+            FX_TRY(in_range(c, row.at, rows[i].what, n, 1, MAX_SIZE - 1));
+    }
     return FORNAX_OK;
 }
 
@@ -376,19 +457,19 @@ static fx_status read_layers(const fx_arch *arch, const fx_weights *w, fx_arena 
     return FORNAX_OK;
 }
 
-/* Sizes that follow from others. */
-static fx_status derive(const fx_arch *arch, const fx_weights *w, fx_model_params *p, fx_error *err)
+/* Sizes that follow from others; c->p is 'p'. */
+static fx_status derive(const checked *c, fx_model_params *p)
 {
     if (!p->vocab)
-        FX_TRY(vocab_from_table(arch, w, p, err));
+        FX_TRY(vocab_from_table(c->arch, c->w, p, c->err));
     if (!p->kv_heads)
         p->kv_heads = p->heads;
-    FX_TRY(in_range(w, "number of layers", p->layers, 1, 4096, err));
-    FX_TRY(in_range(w, "number of heads", p->heads, 1, 1 << 16, err));
-    FX_TRY(in_range(w, "embedding size", p->dim, 1, 1 << 20, err));
+    IN_RANGE(layers, "number of layers", 1, 4096);
+    IN_RANGE(heads, "number of heads", 1, 1 << 16);
+    IN_RANGE(dim, "embedding size", 1, 1 << 20);
     if (!p->head_dim)
         p->head_dim = p->dim / p->heads;
-    FX_TRY(in_range(w, "key size of a head", p->head_dim, 1, 1 << 16, err));
+    IN_RANGE(head_dim, "key size of a head", 1, 1 << 16);
     if (!p->v_dim)
         p->v_dim = p->head_dim;
     if (p->rot_dim < 0)
@@ -408,7 +489,8 @@ static void set_hub_defaults(const fx_default *list, fx_model_params *p)
 fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, fx_model_params *p, fx_error *err)
 {
     const fx_param eps[] = { arch->norm == FX_NORM_RMS ? rms_eps : layer_eps, { 0, FX_PARAM_I64, false, NULL, NULL } };
-    const fx_param *const tables[] = { arch->params, common, eps };
+    const fx_param *const tables[N_TABLES] = { arch->params, common, eps };
+    const checked c = { arch, w, p, tables, err };
     fields f = { { 0 } };
 
     *p = arch->defaults;
@@ -429,11 +511,12 @@ fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, 
         for (const fx_param *row = tables[i]; row && (row->gguf || row->hf); row++)
             FX_TRY(check_row(arch, w, row, &f, p, err));
     }
-    FX_TRY(derive(arch, w, p, err));
+    FX_TRY(check_given(&c, &f));
+    FX_TRY(derive(&c, p));
     if (p->attn_scale == 0)
         p->attn_scale = 1 / sqrt((double)p->head_dim);
     p->moe.ffn = p->moe.ffn ? p->moe.ffn : p->ffn;
-    FX_TRY(check_experts(w, &p->moe, err));
+    FX_TRY(check_experts(&c));
     FX_TRY(read_layers(arch, w, a, p, err));
-    return check_sizes(w, p, err);
+    return check_sizes(&c);
 }

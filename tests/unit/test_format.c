@@ -245,6 +245,28 @@ static void bad_nesting(fx_buf *b)
     }
 }
 
+static void bad_array_half(fx_buf *b)
+{
+    gguf_head(b, 3, 0, 1);
+    gguf_key(b, "some.list", FX_META_ARRAY);
+    put_le(b, FX_META_U32, 4);
+    put_le(b, (uint64_t)1 << 63, 8);
+}
+
+static void bad_deep_nesting(fx_buf *b)
+{
+    gguf_head(b, 3, 0, 1);
+    gguf_key(b, "deep.list", FX_META_ARRAY);
+    for (int i = 0; i < 20000; i++) {
+        put_le(b, FX_META_ARRAY, 4);
+        put_le(b, 1, 8);
+    }
+}
+
+static void bad_version_0(fx_buf *b) { gguf_head(b, 0, 0, 0); }
+static void bad_version_all(fx_buf *b) { gguf_head(b, UINT32_MAX, 0, 0); }
+static void bad_magic_alone(fx_buf *b) { fx_buf_puts(b, "GGUF"); }
+
 static void bad_same_key(fx_buf *b)
 {
     gguf_head(b, 3, 0, 2);
@@ -279,6 +301,32 @@ static void bad_alignment_odd(fx_buf *b)
 {
     gguf_head(b, 3, 0, 1);
     gguf_u32(b, "general.alignment", 48);
+}
+
+static void bad_alignment_three(fx_buf *b)
+{
+    gguf_head(b, 3, 0, 1);
+    gguf_u32(b, "general.alignment", 3);
+}
+
+static void bad_alignment_large(fx_buf *b)
+{
+    gguf_head(b, 3, 0, 1);
+    gguf_u32(b, "general.alignment", 1u << 31);
+}
+
+static void bad_alignment_signed(fx_buf *b)
+{
+    gguf_head(b, 3, 0, 1);
+    gguf_key(b, "general.alignment", FX_META_I32);
+    put_le(b, 32, 4);
+}
+
+static void bad_alignment_twice(fx_buf *b)
+{
+    gguf_head(b, 3, 0, 2);
+    gguf_u32(b, "general.alignment", 32);
+    gguf_u32(b, "general.alignment", 64);
 }
 
 static void bad_alignment_type(fx_buf *b)
@@ -346,12 +394,21 @@ static const struct {
     { bad_array_length, FORNAX_EFORMAT, "key some.list: offset 45" },
     { bad_array_string, FORNAX_EFORMAT, "a string of an array" },
     { bad_nesting, FORNAX_EUNSUP, "key deep.list" },
+    { bad_array_half, FORNAX_EFORMAT, "key some.list: offset 45" },
+    { bad_deep_nesting, FORNAX_EUNSUP, "key deep.list" },
+    { bad_version_0, FORNAX_EFORMAT, "found 0" },
+    { bad_version_all, FORNAX_EUNSUP, "found 4294967295" },
+    { bad_magic_alone, FORNAX_EFORMAT, "offset 4: expected the version" },
     { bad_same_key, FORNAX_EFORMAT, "key same.key: offset 48: expected each key once" },
     { bad_same_tensor, FORNAX_EFORMAT, "tensor same.weight: expected each name once" },
     { bad_overlap, FORNAX_EFORMAT, "tensor second: expected its data after that of first" },
-    { bad_alignment_zero, FORNAX_EFORMAT, "general.alignment: expected a power of two, found 0" },
+    { bad_alignment_zero, FORNAX_EFORMAT, "general.alignment: expected a power of two up to 65536, found 0" },
     { bad_alignment_odd, FORNAX_EFORMAT, "found 48" },
-    { bad_alignment_type, FORNAX_EFORMAT, "general.alignment: expected an integer, found string" },
+    { bad_alignment_three, FORNAX_EFORMAT, "general.alignment: expected a power of two up to 65536, found 3" },
+    { bad_alignment_large, FORNAX_EFORMAT, "general.alignment: expected a power of two up to 65536, found 2147483648" },
+    { bad_alignment_signed, FORNAX_EFORMAT, "general.alignment: expected a u32, found i32" },
+    { bad_alignment_twice, FORNAX_EFORMAT, "key general.alignment" },
+    { bad_alignment_type, FORNAX_EFORMAT, "general.alignment: expected a u32, found string" },
     { bad_dims, FORNAX_EFORMAT, "tensor w: offset 33: expected at most 4 dimensions, found 5" },
     { bad_product, FORNAX_EFORMAT, "tensor w: expected a number of elements below 2^63" },
     { bad_dim, FORNAX_EFORMAT, "expected a dimension below 2^63" },
