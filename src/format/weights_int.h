@@ -30,13 +30,6 @@ struct fx_weights {
     fx_file *text[FX_TEXT_FILES];
 };
 
-/* A name from a file, for a sentence: at most 64 bytes, unprintable ones as '?'. */
-typedef struct fx_weights_shown {
-    char z[72];
-} fx_weights_shown;
-fx_weights_shown fx_weights_show(fx_str s);
-#define FX_SHOW(s) fx_weights_show(s).z
-
 /* The unsigned little-endian number in p[0, n), n up to 8. */
 static inline uint64_t fx_le_read(const char *p, int n)
 {

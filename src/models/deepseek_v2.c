@@ -25,8 +25,7 @@ static const fx_tensor_name names[] = {
 
 static fx_status refuse(const fx_weights *w, const char *key, fx_str value, fx_error *err)
 {
-    return fx_fail_param(err, FORNAX_EUNSUP, key, "%s: %s \"%.*s\" isn't supported for this architecture",
-                         fx_weights_path(w), key, FX_STR_ARG(value));
+    return fx_param_fail(w, FORNAX_EUNSUP, key, err, "\"%s\" isn't supported for this architecture", FX_SHOW(value));
 }
 
 static fx_status adjust_hub(const fx_weights *w, fx_model_params *p, fx_error *err)
@@ -68,9 +67,6 @@ static fx_status adjust_gguf(const fx_weights *w, fx_error *err)
 static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
 {
     FX_TRY(fx_weights_kind_of(w) == FX_WEIGHTS_GGUF ? adjust_gguf(w, err) : adjust_hub(w, p, err));
-    if (p->moe.shared_ffn < 0 || p->moe.shared_ffn > 1 << 16 || p->moe.ffn < 0 || p->moe.ffn > 1 << 24)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: %lld shared experts of %lld: out of range", fx_weights_path(w),
-                       (long long)p->moe.shared_ffn, (long long)p->moe.ffn);
     p->moe.shared_ffn *= p->moe.ffn;
     return fx_mla_read(&fx_arch_deepseek_v2, w, p, err);
 }

@@ -11,8 +11,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "graph/nn.h"
+#include "base/text.h"
 #include "models/encoder.h"
+#include "models/models_int.h"
 
 typedef struct kind {
     const char *name, *gguf;         /* ours; general.architecture */
@@ -322,35 +323,77 @@ static fx_graph *build_step(encoder *e)
 
 /* ---- Parameters ------------------------------------------------------------------------------------ */
 
-/* An integer by GGUF key or by the first config.json key that is there; 'required' or as it is. */
-static fx_status get_i64(encoder *e, const char *gguf, const char *hf, const char *older, bool required, int64_t *io)
-{
-    char key[96];
+/* What a size or number is called, and its range. */
+typedef struct row {
+    size_t at;                       /* in fx_model_params */
+    bool number, required;           /* a double; must be there */
+    const char *gguf, *hf, *older;
+    double lo, hi;
+} row;
+#define SIZE(field, required, gguf, hf, older, hi) { offsetof(fx_model_params, field), false, required, gguf, hf, older, 1, hi }
 
-    if (e->family == GGUF) {
-        if (!gguf)
-            return FORNAX_OK;
-        snprintf(key, sizeof(key), "%s.%s", e->kind->gguf, gguf);
-        return (required ? fx_meta_i64 : fx_meta_opt_i64)(e->w, key, io, e->err);
-    }
-    if (older && !fx_config_find(e->w, hf) && fx_config_find(e->w, older))
-        hf = older;
-    return (required ? fx_config_i64 : fx_config_opt_i64)(e->w, hf, io, e->err);
+static const row sizes[] = {
+    SIZE(dim, true, "embedding_length", "hidden_size", "n_embd", 1 << 20),
+    SIZE(layers, true, "block_count", "num_hidden_layers", "n_layer", 4096),
+    SIZE(heads, true, "attention.head_count", "num_attention_heads", "n_head", 1 << 16),
+    SIZE(ffn, true, "feed_forward_length", "intermediate_size", "n_inner", 1 << 24),
+};
+static const row context = SIZE(context, false, "context_length", "max_position_embeddings", "n_positions", INT32_MAX);
+static const row head_size = SIZE(head_dim, false, "attention.key_length", "head_dim", NULL, 1 << 16);
+static const row epsilon = { offsetof(fx_model_params, eps), true, false, "attention.layer_norm_epsilon", "layer_norm_eps",
+                             "layer_norm_epsilon", 0, 0.99 };
+static const row rope_base = { offsetof(fx_model_params, rope_theta), true, false, "rope.freq_base", "rope_theta",
+                               "rotary_emb_base", 1, 1e30 };
+static const row rope_new = { offsetof(fx_model_params, rope_theta), true, false, NULL, "rope_parameters.rope_theta", NULL, 1,
+                              1e30 };
+
+/* The file's key of a row. */
+static void key_of(const encoder *e, const row *r, char key[FX_PARAM_KEY])
+{
+    if (e->family == GGUF)
+        fx_format(key, FX_PARAM_KEY, "%s.%s", e->kind->gguf, r->gguf);
+    else
+        fx_format(key, FX_PARAM_KEY, "%s", r->older && !fx_config_find(e->w, r->hf) && fx_config_find(e->w, r->older)
+                                               ? r->older : r->hf);
 }
 
-static fx_status get_f64(encoder *e, const char *gguf, const char *hf, const char *older, bool required, double *io)
+static fx_status get_number(encoder *e, const row *r, const char *key)
 {
-    char key[96];
+    double *io = (double *)((char *)&e->p + r->at);
 
-    if (e->family == GGUF) {
-        if (!gguf)
-            return FORNAX_OK;
-        snprintf(key, sizeof(key), "%s.%s", e->kind->gguf, gguf);
-        return (required ? fx_meta_f64 : fx_meta_opt_f64)(e->w, key, io, e->err);
-    }
-    if (older && !fx_config_find(e->w, hf) && fx_config_find(e->w, older))
-        hf = older;
-    return (required ? fx_config_f64 : fx_config_opt_f64)(e->w, hf, io, e->err);
+    if (e->family == GGUF)
+        FX_TRY((r->required ? fx_meta_f64 : fx_meta_opt_f64)(e->w, key, io, e->err));
+    else
+        FX_TRY((r->required ? fx_config_f64 : fx_config_opt_f64)(e->w, key, io, e->err));
+    if (*io >= r->lo && *io <= r->hi)
+        return FORNAX_OK;
+    return fx_param_fail(e->w, FORNAX_EFORMAT, key, e->err, "expected %g to %g, found %g", r->lo, r->hi, *io);
+}
+
+static fx_status get(encoder *e, const row *r)
+{
+    int64_t *io = (int64_t *)((char *)&e->p + r->at);
+    char key[FX_PARAM_KEY];
+
+    if (e->family == GGUF && !r->gguf)
+        return FORNAX_OK;
+    key_of(e, r, key);
+    if (r->number)
+        return get_number(e, r, key);
+    if (e->family == GGUF)
+        FX_TRY((r->required ? fx_meta_i64 : fx_meta_opt_i64)(e->w, key, io, e->err));
+    else
+        FX_TRY((r->required ? fx_config_i64 : fx_config_opt_i64)(e->w, key, io, e->err));
+    return fx_param_limit(e->w, key, *io, (int64_t)r->lo, (int64_t)r->hi, e->err);
+}
+
+/* What a GGUF file must have, and a folder may leave out. */
+static fx_status get_gguf(encoder *e, const row *r)
+{
+    row needed = *r;
+
+    needed.required = e->family == GGUF;
+    return get(e, &needed);
 }
 
 static fx_status refuse(encoder *e, const char *key, const char *value)
@@ -416,10 +459,9 @@ static fx_status read_rotation(encoder *e)
     bool pairs = false;
 
     p->rope_theta = e->family == GGUF ? 10000 : 1000;
-    FX_TRY(get_f64(e, "rope.freq_base", "rotary_emb_base", NULL, false, &p->rope_theta));
+    FX_TRY(get(e, &rope_base));
+    FX_TRY(get(e, &rope_new));
     if (e->family != GGUF) {
-        FX_TRY(fx_config_opt_f64(e->w, "rope_theta", &p->rope_theta, e->err));
-        FX_TRY(fx_config_opt_f64(e->w, "rope_parameters.rope_theta", &p->rope_theta, e->err));
         FX_TRY(fx_config_opt_f64(e->w, "rotary_emb_fraction", &part, e->err));
         FX_TRY(fx_config_opt_bool(e->w, "rotary_emb_interleaved", &pairs, e->err));
         FX_TRY(fx_config_opt_f64(e->w, "rotary_scaling_factor", &stretch, e->err));
@@ -438,33 +480,19 @@ static fx_status read_rotation(encoder *e)
     return FORNAX_OK;
 }
 
-static fx_status in_range(encoder *e, const char *what, int64_t n, int64_t lo, int64_t hi)
+/* An even number of columns rotates. */
+static fx_status check_rotation(encoder *e)
 {
-    if (n >= lo && n <= hi)
+    char key[FX_PARAM_KEY];
+
+    if (e->p.rot_dim % 2 == 0)
         return FORNAX_OK;
-    return fx_fail(e->err, FORNAX_EFORMAT, "%s: %s: expected %lld to %lld, found %lld", fx_weights_path(e->w), what,
-                   (long long)lo, (long long)hi, (long long)n);
-}
-
-static fx_status check_sizes(encoder *e)
-{
-    const fx_model_params *p = &e->p;
-
-    FX_TRY(in_range(e, "embedding size", p->dim, 1, 1 << 20));
-    FX_TRY(in_range(e, "number of layers", p->layers, 1, 4096));
-    FX_TRY(in_range(e, "number of heads", p->heads, 1, 1 << 16));
-    FX_TRY(in_range(e, "feed-forward size", p->ffn, 1, 1 << 24));
-    FX_TRY(in_range(e, "vocabulary size", p->vocab, 1, INT32_MAX));
-    FX_TRY(in_range(e, "context length", p->context, 1, INT32_MAX));
-    FX_TRY(in_range(e, "size of a head", p->head_dim, 1, 1 << 16));
-    FX_TRY(in_range(e, "rotated columns of a head", p->rot_dim, 0, p->head_dim));
-    if (p->rot_dim % 2)
-        return fx_fail(e->err, FORNAX_EFORMAT, "%s: expected an even number of rotated columns, found %lld",
-                       fx_weights_path(e->w), (long long)p->rot_dim);
-    if (!(p->eps >= 0 && p->eps < 1) || !(p->rope_theta > 0 && p->rope_theta <= 1e30))
-        return fx_fail(e->err, FORNAX_EFORMAT, "%s: norm epsilon %g or rope base %g is out of range", fx_weights_path(e->w),
-                       p->eps, p->rope_theta);
-    return FORNAX_OK;
+    key_of(e, &head_size, key);
+    if (e->family != GGUF)
+        fx_format(key, sizeof(key), "%s", fx_config_find(e->w, "rotary_emb_fraction") ? "rotary_emb_fraction"
+                                          : fx_config_find(e->w, "head_dim") ? "head_dim" : "num_attention_heads");
+    return fx_param_fail(e->w, FORNAX_EFORMAT, key, e->err, "expected an even number of rotated columns, found %lld",
+                         (long long)e->p.rot_dim);
 }
 
 /* Rows of the vocabulary, type and position tables, from the tables themselves where the file doesn't say. */
@@ -484,7 +512,7 @@ static fx_status read_tables(encoder *e)
     if (!e->kind->offset || e->family == GGUF)
         return FORNAX_OK;
     FX_TRY(fx_config_opt_i64(e->w, "pad_token_id", &pad, e->err));
-    FX_TRY(in_range(e, "pad_token_id", pad, 0, p->context - 2));
+    FX_TRY(fx_param_limit(e->w, "pad_token_id", pad, 0, p->context - 2, e->err));
     e->first_position = pad + 1;
     p->context -= pad + 1;
     return FORNAX_OK;
@@ -493,23 +521,22 @@ static fx_status read_tables(encoder *e)
 static fx_status read_params(encoder *e)
 {
     fx_model_params *p = &e->p;
+    char key[FX_PARAM_KEY];
 
     p->rope_theta = 10000;
     p->eps = 1e-12;
-    FX_TRY(get_i64(e, "embedding_length", "hidden_size", "n_embd", true, &p->dim));
-    FX_TRY(get_i64(e, "block_count", "num_hidden_layers", "n_layer", true, &p->layers));
-    FX_TRY(get_i64(e, "attention.head_count", "num_attention_heads", "n_head", true, &p->heads));
-    FX_TRY(get_i64(e, "feed_forward_length", "intermediate_size", "n_inner", true, &p->ffn));
+    for (size_t i = 0; i < FX_COUNT(sizes); i++)
+        FX_TRY(get(e, &sizes[i]));
     p->context = e->kind->rotary ? 2048 : 512;
-    FX_TRY(get_i64(e, "context_length", "max_position_embeddings", "n_positions", e->family == GGUF, &p->context));
-    FX_TRY(get_f64(e, "attention.layer_norm_epsilon", "layer_norm_eps", "layer_norm_epsilon", e->family == GGUF, &p->eps));
-    FX_TRY(in_range(e, "number of heads", p->heads, 1, 1 << 16));
+    FX_TRY(get_gguf(e, &context));
+    FX_TRY(get_gguf(e, &epsilon));
     p->head_dim = p->dim / p->heads;
+    key_of(e, &sizes[2], key);
     if (e->kind->rotary)
-        FX_TRY(get_i64(e, "attention.key_length", "head_dim", NULL, false, &p->head_dim));
+        FX_TRY(get(e, &head_size));
     else if (p->dim % p->heads)
-        return fx_fail(e->err, FORNAX_EFORMAT, "%s: expected %lld columns to be a multiple of %lld heads", fx_weights_path(e->w),
-                       (long long)p->dim, (long long)p->heads);
+        return fx_param_fail(e->w, FORNAX_EFORMAT, key, e->err, "expected %lld columns to be a multiple of %lld heads",
+                             (long long)p->dim, (long long)p->heads);
     p->kv_heads = p->heads;
     p->v_dim = p->head_dim;
     p->attn_scale = 1 / sqrt((double)p->head_dim);
@@ -518,7 +545,7 @@ static fx_status read_params(encoder *e)
     FX_TRY(read_tables(e));
     if (e->kind->rotary)
         FX_TRY(read_rotation(e));
-    return check_sizes(e);
+    return check_rotation(e);
 }
 
 /* ---- The description ---------------------------------------------------------------------------------- */

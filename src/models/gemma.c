@@ -75,10 +75,7 @@ static fx_status layers3(const fx_weights *w, const fx_model_params *p, uint8_t 
         FX_TRY(fx_config_opt_i64(w, "_sliding_window_pattern", &step, err));
         FX_TRY(fx_config_opt_i64(w, "sliding_window_pattern", &step, err));
     }
-    if (step < 1)
-        return fx_fail_param(err, FORNAX_EFORMAT, "sliding_window_pattern",
-                             "%s: sliding_window_pattern: expected 1 or more, found %lld", fx_weights_path(w),
-                             (long long)step);
+    FX_TRY(fx_param_limit(w, "sliding_window_pattern", step, 1, INT64_MAX, err));
     every(p, step, flags);
     return FORNAX_OK;
 }

@@ -25,10 +25,11 @@ static const fx_tensor_name names[] = {
 
 static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
 {
-    if (!(p->moe.alpha > 0) || !(p->moe.limit > 0))
-        return fx_fail_param(err, FORNAX_EFORMAT, "swiglu_limit",
-                             "%s: swiglu_alpha and swiglu_limit: expected positive numbers, found %g and %g",
-                             fx_weights_path(w), p->moe.alpha, p->moe.limit);
+    bool alpha = p->moe.alpha > 0;
+
+    if (!alpha || !(p->moe.limit > 0))
+        return fx_param_fail(w, FORNAX_EFORMAT, alpha ? "swiglu_limit" : "swiglu_alpha", err,
+                             "expected a positive number, found %g", alpha ? p->moe.limit : p->moe.alpha);
     return FORNAX_OK;
 }
 

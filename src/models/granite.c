@@ -1,4 +1,6 @@
 /* granite.c - Granite dense: Llama blocks with factors on embeddings, scores, residuals and logits. */
+#include <math.h>
+
 #include "models/models_int.h"
 
 static const fx_param params[] = {
@@ -15,11 +17,14 @@ static const fx_param params[] = {
 /* Both spellings of the last factor divide. */
 fx_status fx_granite_adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
 {
+    char key[FX_PARAM_KEY];
+
     if (fx_weights_kind_of(w) == FX_WEIGHTS_HUB && p->attn_scale == 0)
         p->attn_scale = 1;
-    if (p->logit_scale == 0)
-        return fx_fail_param(err, FORNAX_EFORMAT, "logits_scaling", "%s: logits_scaling: expected other than 0",
-                             fx_weights_path(w));
+    if (fabs(p->logit_scale) < 1e-30) {
+        fx_param_key(w, p, offsetof(fx_model_params, logit_scale), key);
+        return fx_param_fail(w, FORNAX_EFORMAT, key, err, "expected other than 0, found %g", p->logit_scale);
+    }
     p->logit_scale = 1 / p->logit_scale;
     return FORNAX_OK;
 }

@@ -25,11 +25,7 @@ static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
     if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
         return FORNAX_OK;
     FX_TRY(fx_config_opt_i64(w, "mamba_expand", &expand, err));
-    if (expand < 1 || expand > 1024)
-        return fx_fail_param(err, FORNAX_EFORMAT, "mamba_expand", "%s: config.json: mamba_expand: expected 1 or more, found %lld",
-                             fx_weights_path(w), (long long)expand);
-    if (p->dim < 1 || p->dim > 1 << 20)                  /* said later */
-        return FORNAX_OK;
+    FX_TRY(fx_param_limit(w, "mamba_expand", expand, 1, FX_MIN(1024, (1 << 20) / p->dim), err));
     p->rec.inner = expand * p->dim;
     return fx_recurrent_rank(w, "mamba_dt_rank", p, err);
 }
@@ -41,12 +37,10 @@ static fx_status read_period(const fx_weights *w, const char *what, int64_t at[2
 
     fx_format(key, sizeof(key), "%s_layer_period", what);
     FX_TRY(fx_config_opt_i64(w, key, &at[0], err));
+    FX_TRY(fx_param_limit(w, key, at[0], 1, INT64_MAX, err));
     fx_format(key, sizeof(key), "%s_layer_offset", what);
     FX_TRY(fx_config_opt_i64(w, key, &at[1], err));
-    if (at[1] >= 0 && at[1] < at[0])
-        return FORNAX_OK;
-    return fx_fail_param(err, FORNAX_EFORMAT, key, "%s: config.json: %s: expected less than the period %lld, found %lld",
-                         fx_weights_path(w), key, (long long)at[0], (long long)at[1]);
+    return fx_param_limit(w, key, at[1], 0, at[0] - 1, err);
 }
 
 /* GGUF tells by the tensors which layers have experts, and by the kv heads which are recurrent. */

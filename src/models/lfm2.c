@@ -28,9 +28,10 @@ static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
     FX_TRY(fx_config_opt_i64(w, "block_multiple_of", &multiple, err));
     if (!adjusts)
         return FORNAX_OK;
-    if (multiple < 1 || !(times > 0 && times < 1e6) || p->ffn < 1 || p->ffn > 1 << 24)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: config.json: the feed-forward size's multiplier or multiple is out of range",
-                       fx_weights_path(w));
+    FX_TRY(fx_param_limit(w, "block_multiple_of", multiple, 1, 1 << 24, err));
+    if (!(times > 0 && times < 1e6))
+        return fx_param_fail(w, FORNAX_EFORMAT, "block_ffn_dim_multiplier", err, "expected a positive number below 1e6, found %g",
+                             times);
     p->ffn = FX_ROUND_UP((int64_t)(times * (double)(2 * p->ffn / 3)), multiple);
     return FORNAX_OK;
 }

@@ -35,11 +35,9 @@ static fx_status set_inner(const fx_weights *w, fx_model_params *p, fx_error *er
     if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
         return FORNAX_OK;
     FX_TRY(fx_config_opt_f64(w, "expand", &expand, err));
-    if (p->dim < 1 || p->dim > 1 << 20)                  /* said later */
-        return FORNAX_OK;
-    if (!(expand > 0 && expand <= 1024))
-        return fx_fail_param(err, FORNAX_EFORMAT, "expand", "%s: config.json: expand: expected more than 0, found %g",
-                             fx_weights_path(w), expand);
+    if (!(expand * (double)p->dim >= 1 && expand * (double)p->dim <= 1 << 20))
+        return fx_param_fail(w, FORNAX_EFORMAT, "expand", err, "expected 1 to %d columns, found %g times %lld", 1 << 20, expand,
+                             (long long)p->dim);
     p->rec.inner = (int64_t)(expand * (double)p->dim);
     return FORNAX_OK;
 }
@@ -82,6 +80,16 @@ static fx_status read_limits(const fx_weights *w, fx_model_params *p, fx_error *
     return FORNAX_OK;
 }
 
+static fx_status heads_dont_fit(const fx_weights *w, const fx_model_params *p, fx_error *err)
+{
+    bool groups = p->rec.heads > 0 && p->rec.inner % p->rec.heads == 0 && (p->rec.groups < 1 || p->rec.heads % p->rec.groups);
+    char key[FX_PARAM_KEY];
+
+    fx_param_key(w, p, groups ? offsetof(fx_model_params, rec.groups) : offsetof(fx_model_params, rec.heads), key);
+    return fx_param_fail(w, FORNAX_EFORMAT, key, err, "%lld columns don't make %lld heads in %lld groups",
+                         (long long)p->rec.inner, (long long)p->rec.heads, (long long)p->rec.groups);
+}
+
 static fx_status adjust2(const fx_weights *w, fx_model_params *p, fx_error *err)
 {
     int64_t head_dim = 0;
@@ -94,8 +102,7 @@ static fx_status adjust2(const fx_weights *w, fx_model_params *p, fx_error *err)
     }
     if (p->rec.heads < 1 || p->rec.inner % p->rec.heads || p->rec.groups < 1 || p->rec.heads % p->rec.groups ||
         (head_dim && head_dim * p->rec.heads != p->rec.inner))
-        return fx_fail(err, FORNAX_EFORMAT, "%s: %lld columns don't make %lld heads in %lld groups", fx_weights_path(w),
-                       (long long)p->rec.inner, (long long)p->rec.heads, (long long)p->rec.groups);
+        return heads_dont_fit(w, p, err);
     return FORNAX_OK;
 }
 

@@ -20,9 +20,10 @@ static fx_status adjust(const fx_weights *w, fx_model_params *p, fx_error *err)
         FX_TRY(fx_config_opt_f64(w, "scale_depth", &depth, err));
         FX_TRY(fx_config_opt_f64(w, "dim_model_base", &base, err));
     }
-    if (!(base > 0) || p->layers < 1 || p->dim < 1)
-        return fx_fail_param(err, FORNAX_EFORMAT, "dim_model_base", "%s: dim_model_base: expected a positive number",
-                             fx_weights_path(w));
+    if (!(base > 0 && base <= 1e30))
+        return fx_param_fail(w, FORNAX_EFORMAT, "dim_model_base", err, "expected a positive number, found %g", base);
+    if (!(fabs(depth) <= 1e30))
+        return fx_param_fail(w, FORNAX_EFORMAT, "scale_depth", err, "expected a number up to 1e30, found %g", depth);
     p->residual_scale = depth / sqrt((double)p->layers);
     p->logit_scale = base / (double)p->dim;
     return fx_mla_read(&fx_arch_minicpm3, w, p, err);

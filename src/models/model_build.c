@@ -381,13 +381,17 @@ static fx_status make_state(fx_arena *a, const fx_arch *arch, const fx_model_par
 
 static fx_status unknown_arch(const fx_weights *w, fx_str name, fx_error *err)
 {
-    char list[1024] = "";
-    size_t n = 0;
+    bool gguf = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF;
+    fx_status st;
+    fx_buf list;
 
+    fx_buf_init(&list, &fx_mem_libc);
     for (size_t i = 0; i < FX_COUNT(archs); i++)
-        n += (size_t)snprintf(list + n, sizeof(list) - FX_MIN(n, sizeof(list)), "%s%s", i ? ", " : "", archs[i]->name);
-    return fx_fail_param(err, FORNAX_EUNSUP, "architecture", "%s: architecture \"%.*s\" isn't supported (known: %s)",
-                         fx_weights_path(w), FX_STR_ARG(name), list);
+        fx_buf_printf(&list, "%s%s", i ? ", " : "", archs[i]->name);
+    st = fx_param_fail(w, FORNAX_EUNSUP, gguf ? "general.architecture" : "architectures", err,
+                       "\"%s\" isn't supported (known: %s)", FX_SHOW(name), list.failed ? "" : list.p);
+    fx_buf_done(&list);
+    return st;
 }
 
 /* "Qwen3Model" of "Qwen3ForCausalLM": the network without its output matrix. */
@@ -414,8 +418,7 @@ static fx_status find_arch(const fx_weights *w, bool hidden, const fx_arch **out
         json_t *list = fx_config_find(w, "architectures"), *first = json_array_get(list, 0);
 
         if (!json_is_string(first))
-            return fx_fail_param(err, FORNAX_EFORMAT, "architectures",
-                                 "%s: config.json: architectures: expected a list of names", fx_weights_path(w));
+            return fx_param_fail(w, FORNAX_EFORMAT, "architectures", err, "expected a list of names");
         name = fx_str_n(json_string_value(first), json_string_length(first));
     }
     for (size_t i = 0; i < FX_COUNT(archs); i++) {
@@ -441,9 +444,8 @@ static fx_status check_common(const fx_arch *arch, const fx_weights *w, fx_error
         return FORNAX_OK;
     FX_TRY(fx_config_opt_str(w, "quantization_config.quant_method", &method, err));
     if (fx_str_is(method, "mxfp4") && !arch->hf_mxfp4)
-        return fx_fail_param(err, FORNAX_EUNSUP, "quantization_config",
-                             "%s: weights quantized by \"mxfp4\" aren't supported for this architecture",
-                             fx_weights_path(w));
+        return fx_param_fail(w, FORNAX_EUNSUP, "quantization_config.quant_method", err,
+                             "\"mxfp4\" isn't supported for this architecture");
     return FORNAX_OK;
 }
 

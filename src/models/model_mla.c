@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/text.h"
 #include "models/models_int.h"
 
 #define LATENT_EPS 1e-6              /* of the norms of latents in hub folders, whatever rms_norm_eps is */
@@ -17,11 +18,11 @@ static fx_status score_factor(const fx_arch *arch, const fx_weights *w, double *
 {
     double factor = 1, by = 0;
     fx_str type = FX_STR("default");
-    char key[96];
+    char key[FX_PARAM_KEY], other[FX_PARAM_KEY];
 
     if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF) {
-        snprintf(key, sizeof(key), "%s.rope.scaling.yarn_log_multiplier", arch->gguf_name);
-        FX_TRY(fx_meta_opt_f64(w, key, &by, err));       /* has the 0.1 in it */
+        snprintf(other, sizeof(other), "%s.rope.scaling.yarn_log_multiplier", arch->gguf_name);
+        FX_TRY(fx_meta_opt_f64(w, other, &by, err));       /* has the 0.1 in it */
         snprintf(key, sizeof(key), "%s.rope.scaling.factor", arch->gguf_name);
         FX_TRY(fx_meta_opt_f64(w, key, &factor, err));
         by *= 10;
@@ -32,24 +33,28 @@ static fx_status score_factor(const fx_arch *arch, const fx_weights *w, double *
         FX_TRY(fx_config_opt_str(w, key, &type, err));
         snprintf(key, sizeof(key), "%s.rope_type", object);
         FX_TRY(fx_config_opt_str(w, key, &type, err));
-        snprintf(key, sizeof(key), "%s.mscale_all_dim", object);
-        FX_TRY(fx_config_opt_f64(w, key, &by, err));
+        snprintf(other, sizeof(other), "%s.mscale_all_dim", object);
+        FX_TRY(fx_config_opt_f64(w, other, &by, err));
         snprintf(key, sizeof(key), "%s.factor", object);
         if (by != 0 && !fx_str_is(type, "default"))
             FX_TRY(fx_config_f64(w, key, &factor, err));
     }
     *out = by != 0 && factor > 1 ? 0.1 * by * log(factor) + 1 : 1;
     *out *= *out;
-    return isfinite(*out) ? FORNAX_OK : fx_fail(err, FORNAX_EFORMAT, "%s: mscale_all_dim or factor of rope_scaling is "
-                                                "out of range", fx_weights_path(w));
+    return *out > 0 && *out <= 1e30 ? FORNAX_OK
+               : fx_param_fail(w, FORNAX_EFORMAT, key, err, "with %s = %g, scores are multiplied by %g", other, by, *out);
 }
 
-static fx_status positive(const fx_weights *w, const char *what, int64_t n, fx_error *err)
+/* A size, by its key of either family. */
+static fx_status size_of(const fx_arch *arch, const fx_weights *w, const char *gguf, const char *hf, int64_t n, fx_error *err)
 {
-    if (n >= 1 && n <= 1 << 16)
-        return FORNAX_OK;
-    return fx_fail_param(err, FORNAX_EFORMAT, what, "%s: %s: expected 1 to 65536, found %lld", fx_weights_path(w), what,
-                         (long long)n);
+    char key[FX_PARAM_KEY];
+
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
+        fx_format(key, sizeof(key), "%s.%s", arch->gguf_name, gguf);
+    else
+        fx_format(key, sizeof(key), "%s", hf);
+    return fx_param_limit(w, key, n, 1, 1 << 16, err);
 }
 
 fx_status fx_mla_read(const fx_arch *arch, const fx_weights *w, fx_model_params *p, fx_error *err)
@@ -69,14 +74,18 @@ fx_status fx_mla_read(const fx_arch *arch, const fx_weights *w, fx_model_params 
 
         FX_TRY(fx_param_opt_i64(arch, w, "attention.key_length", NULL, &key, err));
         FX_TRY(fx_param_opt_i64(arch, w, "attention.key_length_mla", NULL, &key, err));
+        FX_TRY(size_of(arch, w, "attention.key_length", NULL, key, err));
+        FX_TRY(size_of(arch, w, "rope.dimension_count", NULL, rot, err));
         p->mla.nope = key - rot;
     }
-    FX_TRY(positive(w, "kv_lora_rank", p->mla.kv_rank, err));
-    FX_TRY(positive(w, "qk_rope_head_dim", rot, err));
-    FX_TRY(positive(w, "qk_nope_head_dim", p->mla.nope, err));
+    FX_TRY(size_of(arch, w, "attention.kv_lora_rank", "kv_lora_rank", p->mla.kv_rank, err));
+    FX_TRY(size_of(arch, w, "rope.dimension_count", "qk_rope_head_dim", rot, err));
+    FX_TRY(size_of(arch, w, "attention.key_length", "qk_nope_head_dim", p->mla.nope, err));
     if (p->mla.q_rank)
-        FX_TRY(positive(w, "q_lora_rank", p->mla.q_rank, err));
-    FX_TRY(positive(w, "num_attention_heads", p->heads, err));
+        FX_TRY(size_of(arch, w, "attention.q_lora_rank", "q_lora_rank", p->mla.q_rank, err));
+    if (v)
+        FX_TRY(size_of(arch, w, "attention.value_length", "v_head_dim", v, err));
+    FX_TRY(fx_param_range(w, p, offsetof(fx_model_params, heads), "number of heads", 1, 1 << 16, err));
     p->v_dim = v ? v : p->dim / p->heads;
     p->rot_dim = rot;
     p->head_dim = p->mla.nope + rot;

@@ -10,27 +10,18 @@ bool fx_b_is_recurrent(const fx_build *b, int64_t layer)
 /* Sizes that an architecture has no use for are 0; 'needs' are those it can't do without. */
 fx_status fx_recurrent_check(const fx_weights *w, const fx_model_params *p, unsigned needs, fx_error *err)
 {
-    const fx_recurrent_params *r = &p->rec;
-    const struct { const char *what; int64_t n, hi; } rows[] = {
-        { "width of the convolution", r->conv_width, 64 },
-        { "columns of the scan", r->inner, 1 << 20 },
-        { "state size", r->state, 1 << 16 },
-        { "rank of the time step", r->dt_rank, 1 << 16 },
-        { "groups of the scan", r->groups, 1 << 16 },
-        { "heads of the scan", r->heads, 1 << 16 },
-        { "key heads", r->key_heads, 1 << 16 },
-        { "value heads", r->value_heads, 1 << 16 },
-        { "key size of a head", r->key_dim, 1 << 16 },
-        { "value size of a head", r->value_dim, 1 << 16 },
+#define ROW(field, what, hi) { offsetof(fx_model_params, rec.field), what, hi }
+    static const struct { size_t at; const char *what; int64_t hi; } rows[] = {
+        ROW(conv_width, "width of the convolution", 64), ROW(inner, "columns of the scan", 1 << 20),
+        ROW(state, "state size", 1 << 16),               ROW(dt_rank, "rank of the time step", 1 << 16),
+        ROW(groups, "groups of the scan", 1 << 16),      ROW(heads, "heads of the scan", 1 << 16),
+        ROW(key_heads, "key heads", 1 << 16),            ROW(value_heads, "value heads", 1 << 16),
+        ROW(key_dim, "key size of a head", 1 << 16),     ROW(value_dim, "value size of a head", 1 << 16),
     };
+#undef ROW
 
-    for (size_t i = 0; i < FX_COUNT(rows); i++) {
-        int64_t least = i == 0 || needs >> i & 1;
-
-        if (rows[i].n < least || rows[i].n > rows[i].hi)
-            return fx_fail(err, FORNAX_EFORMAT, "%s: %s: expected %lld to %lld, found %lld", fx_weights_path(w),
-                           rows[i].what, (long long)least, (long long)rows[i].hi, (long long)rows[i].n);
-    }
+    for (size_t i = 0; i < FX_COUNT(rows); i++)
+        FX_TRY(fx_param_range(w, p, rows[i].at, rows[i].what, i == 0 || needs >> i & 1, rows[i].hi, err));
     return FORNAX_OK;
 }
 
@@ -44,9 +35,10 @@ fx_status fx_recurrent_rank(const fx_weights *w, const char *key, fx_model_param
     json_t *rank = fx_config_find(w, key);
 
     if (rank && (!json_is_string(rank) || strcmp(json_string_value(rank), "auto")))
-        return fx_config_opt_i64(w, key, &p->rec.dt_rank, err);
-    p->rec.dt_rank = p->dim / 16 + (p->dim % 16 > 0);
-    return FORNAX_OK;
+        FX_TRY(fx_config_opt_i64(w, key, &p->rec.dt_rank, err));
+    else
+        p->rec.dt_rank = p->dim / 16 + (p->dim % 16 > 0);
+    return fx_param_limit(w, key, p->rec.dt_rank, 1, 1 << 16, err);
 }
 
 void fx_recurrent_only(fx_model_params *p)

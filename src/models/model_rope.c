@@ -7,8 +7,8 @@
  * config.json has them in rope_parameters (new) or rope_scaling (old), with rope_type or
  * type; GGUF has <arch>.rope.scaling.*, and llama3's as a tensor of divisors. */
 #include <math.h>
-#include <stdio.h>
 
+#include "base/text.h"
 #include "models/models_int.h"
 
 /* Where the scaling's numbers are found. */
@@ -33,36 +33,49 @@ typedef struct scaling_row {
     fx_status (*apply)(scaling *s, fx_error *err);   /* NULL: known, but not done yet */
 } scaling_row;
 
+/* A key of the scaling, by its two spellings. */
+static void key_of(const scaling *s, const char *gguf, const char *hf, char key[FX_PARAM_KEY])
+{
+    const char *name = s->object ? hf : gguf;
+
+    fx_format(key, FX_PARAM_KEY, "%s.%s%s", s->object ? s->object : s->arch->gguf_name, s->object ? "" : "rope.scaling.",
+              name ? name : "");
+}
+
+static fx_status positive(const scaling *s, const char *key, double x, fx_error *err)
+{
+    if (x >= 1e-6 && x <= 1e30)
+        return FORNAX_OK;
+    return fx_param_fail(s->w, FORNAX_EFORMAT, key, err, "expected a positive number (1e-6 to 1e30), found %g", x);
+}
+
 /* A number of the scaling, by its two spellings; required unless 'fallback' is a number. */
 static fx_status number(const scaling *s, const char *gguf, const char *hf, double fallback, double *out,
                         fx_error *err)
 {
-    char key[128];
+    char key[FX_PARAM_KEY];
 
     *out = fallback;
-    if (!s->object) {
-        snprintf(key, sizeof(key), "%s.rope.scaling.%s", s->arch->gguf_name, gguf);
+    key_of(s, gguf, hf, key);
+    if (!s->object)
         FX_TRY((isnan(fallback) ? fx_meta_f64 : fx_meta_opt_f64)(s->w, key, out, err));
-    } else {
-        snprintf(key, sizeof(key), "%s.%s", s->object, hf);
+    else
         FX_TRY((isnan(fallback) ? fx_config_f64 : fx_config_opt_f64)(s->w, key, out, err));
-    }
-    if (!(*out > 0 && *out <= 1e30))
-        return fx_fail(err, FORNAX_EFORMAT, "%s: %s: expected a positive number, found %g", fx_weights_path(s->w), key,
-                       *out);
-    return FORNAX_OK;
+    return positive(s, key, *out, err);
 }
 
 /* The context that the model was trained for before it was stretched; the model's own if nothing says. */
 static fx_status old_context(const scaling *s, double *out, fx_error *err)
 {
+    char key[FX_PARAM_KEY];
+
     FX_TRY(number(s, "original_context_length", "original_max_position_embeddings", (double)s->p->context, out, err));
     if (s->object)
         FX_TRY(fx_config_opt_f64(s->w, "original_max_position_embeddings", out, err));
-    if (!(*out > 0 && *out <= INT32_MAX))
-        return fx_fail(err, FORNAX_EFORMAT, "%s: original_max_position_embeddings: %g is out of range",
-                       fx_weights_path(s->w), *out);
-    return FORNAX_OK;
+    if (*out >= 1 && *out <= INT32_MAX)
+        return FORNAX_OK;
+    key_of(s, "original_context_length", "original_max_position_embeddings", key);
+    return fx_param_fail(s->w, FORNAX_EFORMAT, key, err, "expected 1 to %d, found %g", INT32_MAX, *out);
 }
 
 static fx_status apply_none(scaling *s, fx_error *err)
@@ -118,26 +131,25 @@ static double yarn_pair(const scaling *s, double turns, double old)
 static fx_status yarn_attn_scale(scaling *s, double factor, fx_error *err)
 {
     double given = 0, m = 0, all = 0;
-    char key[96];
+    char key[FX_PARAM_KEY];
 
     if (!s->object) {                    /* GGUF has what the rest is multiplied with */
         FX_TRY(number(s, "attn_factor", NULL, 1, &given, err));
         s->attn_scale = given * yarn_scale(factor, 1);
         return FORNAX_OK;
     }
-    snprintf(key, sizeof(key), "%s.attention_factor", s->object);
+    key_of(s, NULL, "attention_factor", key);
     FX_TRY(fx_config_opt_f64(s->w, key, &given, err));
-    snprintf(key, sizeof(key), "%s.mscale", s->object);
+    key_of(s, NULL, "mscale", key);
     FX_TRY(fx_config_opt_f64(s->w, key, &m, err));
-    snprintf(key, sizeof(key), "%s.mscale_all_dim", s->object);
+    key_of(s, NULL, "mscale_all_dim", key);
     FX_TRY(fx_config_opt_f64(s->w, key, &all, err));
     if (given)
         s->attn_scale = given;
     else
         s->attn_scale = m && all ? yarn_scale(factor, m) / yarn_scale(factor, all) : yarn_scale(factor, 1);
-    if (!isfinite(s->attn_scale))
-        return fx_fail(err, FORNAX_EFORMAT, "%s: %s: expected finite factors", fx_weights_path(s->w), s->object);
-    return FORNAX_OK;
+    key_of(s, NULL, given ? "attention_factor" : "mscale", key);
+    return positive(s, key, s->attn_scale, err);
 }
 
 /* YaRN: pairs up to 'low' are kept, those from 'high' on stretched by 'factor', those between blended. */
@@ -157,14 +169,14 @@ static fx_status apply_yarn(scaling *s, fx_error *err)
 {
     double factor, old, fast, slow, low, high;
     bool truncate = true;
-    char key[96];
+    char key[FX_PARAM_KEY];
 
     FX_TRY(old_context(s, &old, err));
     FX_TRY(number(s, "factor", "factor", (double)s->p->context / old, &factor, err));
     FX_TRY(number(s, "yarn_beta_fast", "beta_fast", 32, &fast, err));
     FX_TRY(number(s, "yarn_beta_slow", "beta_slow", 1, &slow, err));
     if (s->object) {
-        snprintf(key, sizeof(key), "%s.truncate", s->object);
+        key_of(s, NULL, "truncate", key);
         FX_TRY(fx_config_opt_bool(s->w, key, &truncate, err));
     }
     FX_TRY(yarn_attn_scale(s, factor, err));
@@ -179,11 +191,13 @@ static fx_status apply_yarn(scaling *s, fx_error *err)
 static fx_status apply_growth(scaling *s, fx_error *err)
 {
     double factor;
+    char key[FX_PARAM_KEY];
 
     FX_TRY(number(s, "factor", "factor", NAN, &factor, err));
+    key_of(s, "factor", "factor", key);
     if (factor < 1 || s->n < 2 || factor * (double)s->p->context > (double)(INT32_MAX / 2))
-        return fx_fail(err, FORNAX_EFORMAT, "%s: %s.factor: expected 1 or more, found %g", fx_weights_path(s->w),
-                       s->object ? s->object : "rope.scaling", factor);
+        return fx_param_fail(s->w, FORNAX_EFORMAT, key, err, "expected 1 to %g, found %g",
+                             (double)(INT32_MAX / 2) / (double)s->p->context, factor);
     s->long_from = s->p->context;
     s->growth = factor;
     s->context = (int64_t)((double)s->p->context * factor);
@@ -193,11 +207,11 @@ static fx_status apply_growth(scaling *s, fx_error *err)
 /* n divisors of the frequencies, from config.json. */
 static fx_status read_divisors(const scaling *s, const char *name, double *freq, fx_error *err)
 {
-    char key[96];
+    char key[FX_PARAM_KEY];
     json_t *list, *item;
     size_t i;
 
-    snprintf(key, sizeof(key), "%s.%s", s->object, name);
+    key_of(s, NULL, name, key);
     list = fx_config_find(s->w, key);
     if (!json_is_array(list) || (int64_t)json_array_size(list) != s->n)
         return fx_fail_param(err, FORNAX_EFORMAT, key, "%s: config.json: %s: expected a list of %lld numbers",
@@ -217,18 +231,18 @@ static fx_status read_divisors(const scaling *s, const char *name, double *freq,
 static fx_status apply_longrope(scaling *s, fx_error *err)
 {
     double old, factor, given = 0;
-    char key[96];
+    char key[FX_PARAM_KEY];
 
     if (!s->object)                      /* GGUF brings tensors: apply_factors */
         return FORNAX_OK;
     FX_TRY(old_context(s, &old, err));
     if (!(old >= 2))
-        return fx_fail(err, FORNAX_EFORMAT, "%s: original_max_position_embeddings: expected 2 or more, found %g",
-                       fx_weights_path(s->w), old);
+        return fx_param_fail(s->w, FORNAX_EFORMAT, "original_max_position_embeddings", err, "expected 2 or more, found %g", old);
     FX_TRY(number(s, NULL, "factor", (double)s->p->context / old, &factor, err));
-    snprintf(key, sizeof(key), "%s.attention_factor", s->object);
+    key_of(s, NULL, "attention_factor", key);
     FX_TRY(fx_config_opt_f64(s->w, key, &given, err));
     s->attn_scale = given ? given : factor <= 1 ? 1 : sqrt(1 + log(factor) / log(old));
+    FX_TRY(positive(s, key, s->attn_scale, err));
     s->long_from = (int64_t)old;
     s->longer = FX_ARENA_NEWN(s->arena, double, (size_t)s->n + 1);
     if (!s->longer)
@@ -242,17 +256,16 @@ static fx_status apply_longrope(scaling *s, fx_error *err)
 static fx_status apply_dynamic(scaling *s, fx_error *err)
 {
     double alpha = 0, dim = 2.0 * (double)s->n;
-    char key[96];
+    char key[FX_PARAM_KEY];
 
     if (s->object && s->arch->ntk_alpha) {
-        snprintf(key, sizeof(key), "%s.alpha", s->object);
+        key_of(s, NULL, "alpha", key);
         FX_TRY(fx_config_opt_f64(s->w, key, &alpha, err));
     }
     if (alpha == 0)
         return apply_growth(s, err);
     if (!(alpha > 0 && alpha <= 1e30) || s->n < 2)
-        return fx_fail_param(err, FORNAX_EFORMAT, "rope_scaling", "%s: %s.alpha: expected a positive number, found %g",
-                             fx_weights_path(s->w), s->object, alpha);
+        return fx_param_fail(s->w, FORNAX_EFORMAT, key, err, "expected a positive number, found %g", alpha);
     for (int64_t i = 0; i < s->n; i++)
         s->freq[i] = pow(s->theta * pow(alpha, dim / (dim - 2)), -2.0 * (double)i / dim);
     return FORNAX_OK;
@@ -280,20 +293,19 @@ static const scaling_row scalings[] = {
     { "mrope", NULL },
 };
 
-static fx_status apply_named(scaling *s, fx_str type, fx_error *err)
+static fx_status apply_named(scaling *s, const char *key, fx_str type, fx_error *err)
 {
     for (size_t i = 0; i < FX_COUNT(scalings); i++) {
         if (fx_str_is(type, scalings[i].name) && scalings[i].apply)
             return scalings[i].apply(s, err);
     }
-    return fx_fail_param(err, FORNAX_EUNSUP, "rope_scaling", "%s: RoPE scaling \"%.*s\" isn't supported",
-                         fx_weights_path(s->w), FX_STR_ARG(type));
+    return fx_param_fail(s->w, FORNAX_EUNSUP, key, err, "\"%s\" isn't supported", FX_SHOW(type));
 }
 
 static fx_status scale_hub(scaling *s, fx_error *err)
 {
     fx_str type = FX_STR("default");
-    char key[96];
+    char key[FX_PARAM_KEY];
 
     s->object = json_is_object(fx_config_find(s->w, "rope_parameters")) ? "rope_parameters" : "rope_scaling";
     if (s->arch->hub_yarn.factor > 0 && !fx_config_find(s->w, s->object))
@@ -302,11 +314,11 @@ static fx_status scale_hub(scaling *s, fx_error *err)
         s->object = s->local ? "rope_parameters.sliding_attention" : "rope_parameters.full_attention";
     else if (s->local)
         return FORNAX_OK;                /* scalings are of the layers that see everything */
-    snprintf(key, sizeof(key), "%s.type", s->object);
+    key_of(s, NULL, "rope_type", key);
+    if (!fx_config_find(s->w, key))
+        key_of(s, NULL, "type", key);
     FX_TRY(fx_config_opt_str(s->w, key, &type, err));
-    snprintf(key, sizeof(key), "%s.rope_type", s->object);
-    FX_TRY(fx_config_opt_str(s->w, key, &type, err));
-    return apply_named(s, type, err);
+    return apply_named(s, key, type, err);
 }
 
 /* Divisors of the frequencies as a tensor; there must be one. */
@@ -360,24 +372,38 @@ static fx_status scale_gguf(scaling *s, fx_error *err)
 {
     fx_str type = FX_STR("none");
     double old = 1;
-    char key[128];
+    char key[FX_PARAM_KEY], linear[FX_PARAM_KEY];
 
     if (s->local)
         return FORNAX_OK;
-    snprintf(key, sizeof(key), "%s.rope.scale_linear", s->arch->gguf_name);
-    FX_TRY(fx_meta_opt_f64(s->w, key, &old, err));       /* what old files have for "linear" */
-    snprintf(key, sizeof(key), "%s.rope.scaling.type", s->arch->gguf_name);
+    fx_format(linear, sizeof(linear), "%s.rope.scale_linear", s->arch->gguf_name);
+    FX_TRY(fx_meta_opt_f64(s->w, linear, &old, err));    /* what old files have for "linear" */
+    key_of(s, "type", NULL, key);
     FX_TRY(fx_meta_opt_str(s->w, key, &type, err));
     if (!fx_meta_find(s->w, key) && old != 1) {
-        if (!(old > 0 && old <= 1e30))
-            return fx_fail(err, FORNAX_EFORMAT, "%s: rope.scale_linear: expected a positive number, found %g",
-                           fx_weights_path(s->w), old);
+        FX_TRY(positive(s, linear, old, err));
         for (int64_t i = 0; i < s->n; i++)
             s->freq[i] /= old;
     } else {
-        FX_TRY(apply_named(s, type, err));
+        FX_TRY(apply_named(s, key, type, err));
     }
     return apply_factors(s, err);
+}
+
+/* Sine and cosine are exact for angles up to 2^31 (kernels/vmath.def). */
+static fx_status check_turns(const scaling *s, const double *freq, fx_error *err)
+{
+    double most = 0x1p31 / (double)s->p->context;
+    char key[FX_PARAM_KEY];
+
+    for (int64_t i = 0; i < s->n; i++) {
+        if (freq[i] >= 0 && freq[i] <= most)
+            continue;
+        key_of(s, "factor", s->longer ? "short_factor" : "factor", key);
+        return fx_param_fail(s->w, FORNAX_EFORMAT, key, err,
+                             "pair %lld of a head turns by %g each position, expected 0 to %g", (long long)i, freq[i], most);
+    }
+    return FORNAX_OK;
 }
 
 fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_params *p, bool local, fx_arena *a,
@@ -393,6 +419,9 @@ fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_
     for (int64_t i = 0; i < s.n; i++)
         s.freq[i] = pow(s.theta, -2.0 * (double)i / (double)p->rot_dim);
     FX_TRY((fx_weights_kind_of(w) == FX_WEIGHTS_GGUF ? scale_gguf : scale_hub)(&s, err));
+    FX_TRY(check_turns(&s, s.freq, err));
+    if (s.longer)
+        FX_TRY(check_turns(&s, s.longer, err));
     for (int64_t i = 0; i < s.n; i++)
         out->inv_freq[i] = (float)s.freq[i];
     for (int64_t i = 0; s.longer && i < s.n; i++)

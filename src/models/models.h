@@ -79,6 +79,7 @@ typedef struct fx_mla_params {
 
 /* What is known of a model; sizes in elements. */
 typedef struct fx_model_params {
+    const fx_arch *arch;         /* that read them; NULL: an encoder */
     int64_t embed_dim;           /* of the embedding table's rows; 0: dim */
     int64_t dim, layers, heads, kv_heads, head_dim, v_dim, ffn, vocab, context;
     double eps, attn_scale;      /* of scores; 0: 1/sqrt(head_dim) */

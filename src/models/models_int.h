@@ -93,6 +93,16 @@ struct fx_arch {
 fx_status fx_arch_of(const fx_weights *w, const fx_arch **out, fx_error *err);
 /* Fills p from the file; checks ranges. */
 fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, fx_model_params *p, fx_error *err);
+#define FX_PARAM_KEY 128
+/* The file's key of a field of p (by its offset), of what the field follows from if the file has none. */
+void fx_param_key(const fx_weights *w, const fx_model_params *p, size_t at, char key[FX_PARAM_KEY]);
+/* A fault that names a key of the file: "FOLDER/config.json: num_heads: ...". */
+fx_status fx_param_fail(const fx_weights *w, fx_status st, const char *key, fx_error *err, const char *fmt, ...)
+    FX_PRINTF(5, 6);
+/* Whether n, the value of a key, lies in a range; the same for the integer of p at an offset. */
+fx_status fx_param_limit(const fx_weights *w, const char *key, int64_t n, int64_t lo, int64_t hi, fx_error *err);
+fx_status fx_param_range(const fx_weights *w, const fx_model_params *p, size_t at, const char *what, int64_t lo,
+                         int64_t hi, fx_error *err);
 /* EUNSUP that names a key of the file. */
 fx_status fx_param_refuse(const fx_weights *w, const char *key, fx_error *err);
 /* A key of this file's architecture in GGUF ("gemma2." + key), or of config.json; the value stays if
@@ -209,6 +219,7 @@ void fx_mamba_state(const fx_model_params *p, fx_state_layer *l);
 /* Windows as Qwen's configurations have them (qwen2.c). */
 fx_status fx_qwen_adjust(const fx_weights *w, fx_model_params *p, fx_error *err);
 fx_status fx_qwen_layers(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err);
+fx_status fx_qwen_dense_layers(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err);
 /* Granite's factors (granite.c). */
 fx_status fx_granite_adjust(const fx_weights *w, fx_model_params *p, fx_error *err);
 

@@ -2,10 +2,10 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/text.h"
 #include "models/models_int.h"
 
 #define MAX_SIZE (INT64_C(1) << 31)
-#define N_TABLES 3u          /* of rows: the architecture's, those of all decoders, the norm's */
 
 /* What every decoder has. */
 static const fx_param common[] = {
@@ -32,8 +32,14 @@ static const fx_param common[] = {
 };
 
 /* What every norm has; which key, its kind says. */
-static const fx_param rms_eps = FX_PARAM(eps, F64, true, "attention.layer_norm_rms_epsilon", "rms_norm_eps");
-static const fx_param layer_eps = FX_PARAM(eps, F64, true, "attention.layer_norm_epsilon", "layer_norm_eps");
+static const fx_param rms_eps[] = {
+    FX_PARAM(eps, F64, true, "attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+    { 0, FX_PARAM_I64, false, NULL, NULL },
+};
+static const fx_param layer_eps[] = {
+    FX_PARAM(eps, F64, true, "attention.layer_norm_epsilon", "layer_norm_eps"),
+    { 0, FX_PARAM_I64, false, NULL, NULL },
+};
 
 static const struct { const char *name; fx_activation act; } activations[] = {
     { "silu", FX_ACTIV_SILU },
@@ -64,14 +70,12 @@ static fx_status read_activation(const fx_weights *w, const char *key, fx_activa
             return FORNAX_OK;
         }
     }
-    return fx_fail_param(err, FORNAX_EUNSUP, key, "%s: %s \"%.*s\" isn't supported", fx_weights_path(w), key,
-                         FX_STR_ARG(name));
+    return fx_param_fail(w, FORNAX_EUNSUP, key, err, "\"%s\" isn't supported", FX_SHOW(name));
 }
 
 fx_status fx_param_refuse(const fx_weights *w, const char *key, fx_error *err)
 {
-    return fx_fail_param(err, FORNAX_EUNSUP, key, "%s: %s isn't supported for this architecture", fx_weights_path(w),
-                         key);
+    return fx_param_fail(w, FORNAX_EUNSUP, key, err, "it isn't supported for this architecture");
 }
 
 /* An integer of any width in an array; false: it is none. */
@@ -102,10 +106,10 @@ static fx_status read_i64(const fx_weights *w, const char *key, int64_t *out, fx
     *out = 0;
     for (it = fx_meta_iter_of(m); fx_meta_next(&it, &e);) {
         if (!element_i64(&e, &n))
-            return fx_fail_param(err, FORNAX_EFORMAT, key, "%s: %s: expected integers", fx_weights_path(w), key);
+            return fx_param_fail(w, FORNAX_EFORMAT, key, err, "expected integers");
         if (n && *out && n != *out)
-            return fx_fail_param(err, FORNAX_EUNSUP, key, "%s: %s: layers of different sizes (%lld and %lld) aren't supported",
-                                 fx_weights_path(w), key, (long long)*out, (long long)n);
+            return fx_param_fail(w, FORNAX_EUNSUP, key, err, "layers of different sizes (%lld and %lld) aren't supported",
+                                 (long long)*out, (long long)n);
         *out = n ? n : *out;
     }
     return FORNAX_OK;
@@ -144,7 +148,7 @@ fx_status fx_param_opt_i64(const fx_arch *arch, const fx_weights *w, const char 
                            fx_error *err)
 {
     fx_param row = { 0, FX_PARAM_I64, false, gguf, hf };
-    char key[128];
+    char key[FX_PARAM_KEY];
     bool there;
 
     key_of(arch, w, &row, key, sizeof(key), &there);
@@ -176,7 +180,7 @@ static bool is_none(const fx_weights *w, const fx_param *row)
 static fx_status read_row(const fx_arch *arch, const fx_weights *w, const fx_param *row, fields *f, fx_model_params *p,
                           fx_error *err)
 {
-    char key[128];
+    char key[FX_PARAM_KEY];
     bool there;
 
     key_of(arch, w, row, key, sizeof(key), &there);
@@ -195,7 +199,7 @@ static fx_status check_row(const fx_arch *arch, const fx_weights *w, const fx_pa
                            fx_model_params *p, fx_error *err)
 {
     static const char zeros[8] = { 0 };
-    char key[128];
+    char key[FX_PARAM_KEY];
     bool there;
 
     key_of(arch, w, row, key, sizeof(key), &there);
@@ -212,149 +216,198 @@ static fx_status read_rows(const fx_arch *arch, const fx_weights *w, const fx_pa
     return FORNAX_OK;
 }
 
-/* What is checked: the parameters, and the rows that filled them. */
-typedef struct checked {
-    const fx_arch *arch;
-    const fx_weights *w;
-    const fx_model_params *p;
-    const fx_param *const *tables;       /* [N_TABLES] */
-    fx_error *err;
-} checked;
+/* ---- Which key of the file a value has ------------------------------------------------------- */
 
-/* The file's key of the field at 'at' and what it is; what it is alone if the file doesn't say it. */
-static const char *field_name(const checked *c, size_t at, const char *what, char *room, size_t cap)
+#define AT(field) offsetof(fx_model_params, field)
+
+static const fx_param *eps_of(const fx_arch *arch) { return arch->norm == FX_NORM_RMS ? rms_eps : layer_eps; }
+
+/* Where the value comes from that a file leaves out. */
+static const struct { size_t at, from; } sources[] = {
+    { AT(kv_heads), AT(heads) },    { AT(head_dim), AT(dim) },      { AT(v_dim), AT(head_dim) },
+    { AT(rot_dim), AT(rot_part) },  { AT(rot_part), AT(head_dim) }, { AT(embed_dim), AT(dim) },
+    { AT(moe.ffn), AT(ffn) },       { AT(rec.inner), AT(dim) },     { AT(rec.dt_rank), AT(dim) },
+};
+
+/* The key of the field at 'at': the one that the file has (true), else the first that it might have. */
+static bool own_key(const fx_arch *arch, const fx_weights *w, size_t at, char *key, size_t cap)
 {
-    char key[128];
+    const fx_param *const tables[] = { arch->params, common, eps_of(arch) };
+    char next[FX_PARAM_KEY];
     bool there = false;
 
-    for (size_t i = 0; i < N_TABLES; i++) {
-        for (const fx_param *row = c->tables[i]; !there && row && (row->gguf || row->hf); row++) {
-            if (row->at == at)
-                key_of(c->arch, c->w, row, key, sizeof(key), &there);
+    *key = 0;
+    for (size_t i = 0; i < FX_COUNT(tables) && !there; i++) {
+        for (const fx_param *row = tables[i]; row && (row->gguf || row->hf) && !there; row++) {
+            if (row->at != at)
+                continue;
+            key_of(arch, w, row, next, sizeof(next), &there);
+            if (there || !*key)
+                fx_format(key, cap, "%s", next);
         }
     }
-    if (!there)
-        return what;
-    snprintf(room, cap, "%s (%s)", key, what);
-    return room;
+    return there;
 }
 
-static fx_status in_range(const checked *c, size_t at, const char *what, int64_t n, int64_t lo, int64_t hi)
+void fx_param_key(const fx_weights *w, const fx_model_params *p, size_t at, char key[FX_PARAM_KEY])
 {
-    char room[256];
+    char other[FX_PARAM_KEY];
 
+    if (own_key(p->arch, w, at, key, FX_PARAM_KEY))
+        return;
+    for (size_t i = 0; i < FX_COUNT(sources); i++) {
+        if (sources[i].at != at)
+            continue;
+        fx_param_key(w, p, sources[i].from, other);
+        if (*other)
+            memcpy(key, other, sizeof(other));
+        return;
+    }
+}
+
+fx_status fx_param_fail(const fx_weights *w, fx_status st, const char *key, fx_error *err, const char *fmt, ...)
+{
+    bool gguf = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF;
+    char text[sizeof(err->text)];
+    va_list ap;
+
+    va_start(ap, fmt);
+    fx_vformat(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return fx_fail_param(err, st, key, "%s%s: %s%s%s", fx_weights_path(w), gguf ? "" : "/config.json", key,
+                         *key ? ": " : "", text);
+}
+
+fx_status fx_param_limit(const fx_weights *w, const char *key, int64_t n, int64_t lo, int64_t hi, fx_error *err)
+{
     if (n >= lo && n <= hi)
         return FORNAX_OK;
-    return fx_fail(c->err, FORNAX_EFORMAT, "%s: %s: expected %lld to %lld, found %lld", fx_weights_path(c->w),
-                   field_name(c, at, what, room, sizeof(room)), (long long)lo, (long long)hi, (long long)n);
+    return fx_param_fail(w, FORNAX_EFORMAT, key, err, "expected %lld to %lld, found %lld", (long long)lo, (long long)hi,
+                         (long long)n);
 }
 
-#define IN_RANGE(field, what, lo, hi) FX_TRY(in_range(c, offsetof(fx_model_params, field), what, c->p->field, lo, hi))
-
-static fx_status check_heads(const checked *c)
+fx_status fx_param_range(const fx_weights *w, const fx_model_params *p, size_t at, const char *what, int64_t lo,
+                         int64_t hi, fx_error *err)
 {
-    const fx_model_params *p = c->p;
-    char heads[256], kv[256], rotated[256];
+    char key[FX_PARAM_KEY];
+    int64_t n;
 
-    if (p->heads % p->kv_heads)
-        return fx_fail(c->err, FORNAX_EFORMAT, "%s: %s: expected a multiple of %s, found %lld and %lld", fx_weights_path(c->w),
-                       field_name(c, offsetof(fx_model_params, heads), "heads", heads, sizeof(heads)),
-                       field_name(c, offsetof(fx_model_params, kv_heads), "kv heads", kv, sizeof(kv)), (long long)p->heads,
-                       (long long)p->kv_heads);
-    if (p->rot_dim % 2)
-        return fx_fail(c->err, FORNAX_EFORMAT, "%s: %s: expected an even number, found %lld", fx_weights_path(c->w),
-                       field_name(c, offsetof(fx_model_params, rot_dim), "rotated columns of a head", rotated, sizeof(rotated)),
-                       (long long)p->rot_dim);
+    memcpy(&n, (const char *)p + at, sizeof(n));
+    if (n >= lo && n <= hi)
+        return FORNAX_OK;
+    fx_param_key(w, p, at, key);
+    return fx_param_fail(w, FORNAX_EFORMAT, key, err, "%s: expected %lld to %lld, found %lld", what, (long long)lo,
+                         (long long)hi, (long long)n);
+}
+
+/* ---- Ranges ------------------------------------------------------------------------------------- */
+
+/* Integers, as the file has them and as they are in the end. What needs more than this is checked where it is used. */
+static const struct { size_t at; int64_t lo, hi; const char *what; } integers[] = {
+    { AT(dim), 1, 1 << 20, "embedding size" },
+    { AT(embed_dim), 0, 1 << 20, "width of the embedding table" },
+    { AT(layers), 1, 4096, "number of layers" },
+    { AT(heads), 1, 1 << 16, "number of heads" },
+    { AT(kv_heads), 1, 1 << 16, "number of kv heads" },
+    { AT(head_dim), 1, 1 << 16, "key size of a head" },
+    { AT(v_dim), 1, 1 << 16, "value size of a head" },
+    { AT(ffn), 1, 1 << 24, "feed-forward size" },
+    { AT(vocab), 1, MAX_SIZE - 1, "vocabulary size" },
+    { AT(context), 1, MAX_SIZE - 1, "context length" },
+    { AT(window), 0, MAX_SIZE - 1, "window of attention" },
+    { AT(moe.experts), 0, 1 << 16, "number of experts" },
+    { AT(moe.top), 0, 1 << 16, "experts of a row" },
+    { AT(moe.ffn), 0, 1 << 24, "feed-forward size of an expert" },
+    { AT(moe.shared_ffn), 0, 1 << 24, "feed-forward size of shared experts" },
+    { AT(moe.groups), 0, FX_MAX_GROUPS, "groups of experts" },
+    { AT(moe.top_groups), 0, FX_MAX_GROUPS, "groups of experts that are kept" },
+    { AT(moe.dense_layers), 0, 1 << 16, "layers without experts" },
+    { AT(moe.step), 0, 1 << 16, "layers from one with experts to the next" },
+    { AT(rec.conv_width), 0, 64, "width of the convolution" },
+    { AT(rec.inner), 0, 1 << 20, "columns of the scan" },
+    { AT(rec.state), 0, 1 << 16, "state size" },
+    { AT(rec.dt_rank), 0, 1 << 16, "rank of the time step" },
+    { AT(rec.groups), 0, 1 << 16, "groups of the scan" },
+    { AT(rec.heads), 0, 1 << 16, "heads of the scan" },
+    { AT(rec.key_heads), 0, 1 << 16, "key heads" },
+    { AT(rec.value_heads), 0, 1 << 16, "value heads" },
+    { AT(rec.key_dim), 0, 1 << 16, "key size of a head" },
+    { AT(rec.value_dim), 0, 1 << 16, "value size of a head" },
+};
+
+/* Numbers; zero: 0 is right too. Kernels have them as f32. */
+static const struct { size_t at; double lo, hi; bool zero; const char *what; } numbers[] = {
+    { AT(eps), 0, 0.99, true, "epsilon of norms" },
+    { AT(attn_scale), 1e-30, 1e30, false, "factor of scores" },
+    { AT(rot_part), 1e-6, 1, false, "rotated part of a head" },
+    { AT(rope_theta), 1, 1e30, false, "rope base" },
+    { AT(rope_local), 1, 1e30, true, "rope base of layers with a window" },
+    { AT(embed_scale), -1e30, 1e30, true, "factor of embeddings" },
+    { AT(residual_scale), -1e30, 1e30, true, "factor of residuals" },
+    { AT(logit_scale), -1e30, 1e30, true, "factor of logits" },
+    { AT(attn_softcap), 1e-3, 1e9, true, "cap of scores" },
+    { AT(logit_softcap), 1e-3, 1e9, true, "cap of logits" },
+    { AT(qkv_limit), 0, 1e30, true, "limit of q, k and v" },
+    { AT(moe.scale), -1e30, 1e30, true, "factor of experts" },
+    { AT(moe.alpha), 0, 1e30, true, "slope of experts' activation" },
+    { AT(moe.limit), 0, 1e30, true, "limit of experts' activation" },
+};
+
+/* 'early': fields without a value as yet are 0. */
+static fx_status check_ranges(const fx_weights *w, const fx_model_params *p, bool early, fx_error *err)
+{
+    char key[FX_PARAM_KEY];
+    double x;
+
+    for (size_t i = 0; i < FX_COUNT(integers); i++)
+        FX_TRY(fx_param_range(w, p, integers[i].at, integers[i].what, early ? 0 : integers[i].lo, integers[i].hi, err));
+    for (size_t i = 0; i < FX_COUNT(numbers); i++) {
+        memcpy(&x, (const char *)p + numbers[i].at, sizeof(x));
+        if ((x >= numbers[i].lo && x <= numbers[i].hi) || (x == 0 && (early || numbers[i].zero)))
+            continue;
+        fx_param_key(w, p, numbers[i].at, key);
+        return fx_param_fail(w, FORNAX_EFORMAT, key, err, "%s: expected %s%g to %g, found %g", numbers[i].what,
+                             numbers[i].zero && numbers[i].lo > 0 ? "0 or " : "", numbers[i].lo, numbers[i].hi, x);
+    }
     return FORNAX_OK;
 }
 
-static fx_status check_factors(const checked *c)
+/* Sizes fit each other. */
+static fx_status check_heads(const fx_weights *w, const fx_model_params *p, fx_error *err)
 {
-    const fx_model_params *p = c->p;
-    const struct { size_t at; const char *what; double x; bool ok; } rows[] = {
-        { offsetof(fx_model_params, rot_part), "part of a head that is rotated", p->rot_part, p->rot_part > 0 && p->rot_part <= 1 },
-        { offsetof(fx_model_params, eps), "epsilon of norms", p->eps, p->eps >= 0 && p->eps < 1 },
-        { offsetof(fx_model_params, rope_theta), "rope base", p->rope_theta, p->rope_theta > 0 && p->rope_theta <= 1e30 },
-        { offsetof(fx_model_params, rope_local), "local rope base", p->rope_local, p->rope_local >= 0 && p->rope_local <= 1e30 },
-        { offsetof(fx_model_params, attn_scale), "attention scale", p->attn_scale, p->attn_scale > 0 && p->attn_scale <= 1e30 },
-        { offsetof(fx_model_params, embed_scale), "embedding multiplier", p->embed_scale, isfinite(p->embed_scale) },
-        { offsetof(fx_model_params, residual_scale), "residual multiplier", p->residual_scale, isfinite(p->residual_scale) },
-        { offsetof(fx_model_params, logit_scale), "logit multiplier", p->logit_scale, isfinite(p->logit_scale) },
-        { offsetof(fx_model_params, attn_softcap), "cap of scores", p->attn_softcap, p->attn_softcap >= 0 && p->attn_softcap <= 1e9 },
-        { offsetof(fx_model_params, logit_softcap), "cap of logits", p->logit_softcap, p->logit_softcap >= 0 && p->logit_softcap <= 1e9 },
-        { offsetof(fx_model_params, qkv_limit), "limit of queries, keys and values", p->qkv_limit, p->qkv_limit >= 0 && p->qkv_limit <= 1e30 },
-    };
-    char room[256];
+    char key[FX_PARAM_KEY];
 
-    for (size_t i = 0; i < FX_COUNT(rows); i++)
-        if (!rows[i].ok)
-            return fx_fail(c->err, FORNAX_EFORMAT, "%s: %s: %g is out of range", fx_weights_path(c->w),
-                           field_name(c, rows[i].at, rows[i].what, room, sizeof(room)), rows[i].x);
-    return FORNAX_OK;
+    FX_TRY(fx_param_range(w, p, AT(kv_heads), "number of kv heads", 1, p->heads, err));
+    if (p->heads % p->kv_heads) {
+        fx_param_key(w, p, AT(kv_heads), key);
+        return fx_param_fail(w, FORNAX_EFORMAT, key, err, "expected heads to be a multiple of kv heads, found %lld and %lld",
+                             (long long)p->heads, (long long)p->kv_heads);
+    }
+    FX_TRY(fx_param_range(w, p, AT(rot_dim), "rotated columns of a head", 0, p->head_dim, err));
+    if (p->rot_dim % 2 == 0)
+        return FORNAX_OK;
+    fx_param_key(w, p, AT(rot_dim), key);
+    return fx_param_fail(w, FORNAX_EFORMAT, key, err, "expected an even number of rotated columns, found %lld",
+                         (long long)p->rot_dim);
 }
 
-static fx_status check_sizes(const checked *c)
+static fx_status check_experts(const fx_weights *w, const fx_model_params *p, fx_error *err)
 {
-    IN_RANGE(dim, "embedding size", 1, 1 << 20);
-    IN_RANGE(embed_dim, "width of the embedding table", 0, 1 << 20);
-    IN_RANGE(layers, "number of layers", 1, 4096);
-    IN_RANGE(heads, "number of heads", 1, 1 << 16);
-    IN_RANGE(kv_heads, "number of kv heads", 1, c->p->heads);
-    IN_RANGE(head_dim, "key size of a head", 1, 1 << 16);
-    IN_RANGE(v_dim, "value size of a head", 1, 1 << 16);
-    IN_RANGE(ffn, "feed-forward size", 1, 1 << 24);
-    IN_RANGE(vocab, "vocabulary size", 1, MAX_SIZE - 1);
-    IN_RANGE(context, "context length", 1, MAX_SIZE - 1);
-    IN_RANGE(window, "window of attention", 0, MAX_SIZE - 1);
-    FX_TRY(check_factors(c));
-    IN_RANGE(rot_dim, "rotated columns of a head", 0, c->p->head_dim);
-    return check_heads(c);
-}
-
-static fx_status check_experts(const checked *c)
-{
-    const fx_moe_params *moe = &c->p->moe;
+    const fx_moe_params *moe = &p->moe;
     int64_t groups = FX_MAX(moe->groups, 1), kept = FX_MAX(moe->top_groups, 1);
+    char key[FX_PARAM_KEY];
 
     if (!moe->experts)
         return FORNAX_OK;
-    IN_RANGE(moe.experts, "number of experts", 1, 1 << 16);
-    IN_RANGE(moe.top, "experts of a row", 1, moe->experts);
-    IN_RANGE(moe.ffn, "feed-forward size of an expert", 1, 1 << 24);
-    IN_RANGE(moe.shared_ffn, "feed-forward size of shared experts", 0, 1 << 24);
-    IN_RANGE(moe.groups, "groups of experts", 0, FX_MIN(moe->experts, FX_MAX_GROUPS));
-    IN_RANGE(moe.top_groups, "groups of experts that are kept", 0, groups);
-    IN_RANGE(moe.dense_layers, "layers without experts", 0, 1 << 16);
-    IN_RANGE(moe.step, "layers from one with experts to the next", 0, 1 << 16);
-    if (moe->experts % groups || moe->top > moe->experts / groups * kept)
-        return fx_fail(c->err, FORNAX_EFORMAT, "%s: %lld experts in %lld groups, %lld of %lld: these don't fit together",
-                       fx_weights_path(c->w), (long long)moe->experts, (long long)groups, (long long)moe->top,
-                       (long long)kept);
-    if (!isfinite(moe->scale) || !isfinite(moe->alpha) || !(moe->limit >= 0 && moe->limit <= 1e30))
-        return fx_fail(c->err, FORNAX_EFORMAT, "%s: a factor or limit of experts is out of range", fx_weights_path(c->w));
-    return FORNAX_OK;
-}
-
-/* A size that may be left out, because it follows from others, isn't 0 where it is given. Layers without attention
- * have no heads. */
-static fx_status check_given(const checked *c, const fields *f)
-{
-    static const struct { size_t at; const char *what; } rows[] = {
-        { offsetof(fx_model_params, kv_heads), "number of kv heads" },
-        { offsetof(fx_model_params, head_dim), "key size of a head" },
-        { offsetof(fx_model_params, v_dim), "value size of a head" },
-        { offsetof(fx_model_params, vocab), "vocabulary size" },
-    };
-
-    for (size_t i = 0; !c->arch->state && i < FX_COUNT(rows); i++) {
-        const fx_param row = { .at = rows[i].at };
-        int64_t n;
-
-        memcpy(&n, (const char *)c->p + row.at, sizeof(n));
-        if (is_filled(f, &row))
-            FX_TRY(in_range(c, row.at, rows[i].what, n, 1, MAX_SIZE - 1));
-    }
-    return FORNAX_OK;
+    FX_TRY(fx_param_range(w, p, AT(moe.top), "experts of a row", 1, moe->experts, err));
+    FX_TRY(fx_param_range(w, p, AT(moe.ffn), "feed-forward size of an expert", 1, 1 << 24, err));
+    FX_TRY(fx_param_range(w, p, AT(moe.groups), "groups of experts", 0, moe->experts, err));
+    FX_TRY(fx_param_range(w, p, AT(moe.top_groups), "groups of experts that are kept", 0, groups, err));
+    if (moe->experts % groups == 0 && moe->top <= moe->experts / groups * kept)
+        return FORNAX_OK;
+    fx_param_key(w, p, AT(moe.groups), key);
+    return fx_param_fail(w, FORNAX_EFORMAT, key, err, "%lld experts in %lld groups, %lld of %lld: these don't fit together",
+                         (long long)moe->experts, (long long)groups, (long long)moe->top, (long long)kept);
 }
 
 /* GGUF files state the vocabulary by the table's rows. */
@@ -379,8 +432,7 @@ static fx_status read_layer_types(const fx_arch *arch, const fx_weights *w, cons
     size_t i;
 
     if (!json_is_array(types) || (int64_t)json_array_size(types) != p->layers)
-        return fx_fail_param(err, FORNAX_EFORMAT, "layer_types", "%s: config.json: layer_types: expected a list of %lld",
-                             fx_weights_path(w), (long long)p->layers);
+        return fx_param_fail(w, FORNAX_EFORMAT, "layer_types", err, "expected a list of %lld", (long long)p->layers);
     json_array_foreach(types, i, type) {
         const char *name = json_is_string(type) ? json_string_value(type) : "?";
 
@@ -391,12 +443,10 @@ static fx_status read_layer_types(const fx_arch *arch, const fx_weights *w, cons
         else if (arch->state && (strcmp(name, "linear_attention") == 0 || strcmp(name, "conv") == 0))
             flags[i] = (uint8_t)((flags[i] & ~FX_LAYER_WINDOW) | FX_LAYER_LINEAR);
         else
-            return fx_fail_param(err, FORNAX_EUNSUP, "layer_types", "%s: layer_types[%zu]: \"%s\" isn't supported",
-                                 fx_weights_path(w), i, name);
+            return fx_param_fail(w, FORNAX_EUNSUP, "layer_types", err, "\"%s\" (layer %zu) isn't supported",
+                                 FX_SHOW(fx_str_of(name)), i);
         if ((flags[i] & FX_LAYER_WINDOW) && !p->window)
-            return fx_fail_param(err, FORNAX_EFORMAT, "sliding_window",
-                                 "%s: config.json: layer_types has layers with a window, sliding_window is missing",
-                                 fx_weights_path(w));
+            return fx_param_fail(w, FORNAX_EFORMAT, "layer_types", err, "it has layers with a window, sliding_window is missing");
     }
     return FORNAX_OK;
 }
@@ -404,7 +454,7 @@ static fx_status read_layer_types(const fx_arch *arch, const fx_weights *w, cons
 /* GGUF's kv heads by layer, NULL: it has one number. Layers without any are recurrent. */
 static const fx_meta *kv_heads_by_layer(const fx_arch *arch, const fx_weights *w)
 {
-    char key[128];
+    char key[FX_PARAM_KEY];
     const fx_meta *m;
 
     if (fx_weights_kind_of(w) != FX_WEIGHTS_GGUF)
@@ -422,14 +472,13 @@ static fx_status flag_list(const fx_arch *arch, const fx_weights *w, const fx_mo
     int64_t n, i = 0;
 
     if (list->v.array.n != (uint64_t)p->layers)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: %.*s: expected %lld numbers, found %llu", fx_weights_path(w),
-                       FX_STR_ARG(list->key), (long long)p->layers, (unsigned long long)list->v.array.n);
+        return fx_param_fail(w, FORNAX_EFORMAT, FX_SHOW(list->key), err, "expected %lld numbers, found %llu",
+                             (long long)p->layers, (unsigned long long)list->v.array.n);
     for (; fx_meta_next(&it, &e); i++) {
         if (!element_i64(&e, &n) || n)
             continue;
         if (!arch->state)
-            return fx_fail_param(err, FORNAX_EUNSUP, "attention.head_count_kv", "%s: %.*s: layer %lld has no attention",
-                                 fx_weights_path(w), FX_STR_ARG(list->key), (long long)i);
+            return fx_param_fail(w, FORNAX_EUNSUP, FX_SHOW(list->key), err, "layer %lld has no attention", (long long)i);
         flags[i] = (uint8_t)((flags[i] & ~FX_LAYER_WINDOW) | FX_LAYER_LINEAR);
     }
     return FORNAX_OK;
@@ -457,23 +506,47 @@ static fx_status read_layers(const fx_arch *arch, const fx_weights *w, fx_arena 
     return FORNAX_OK;
 }
 
-/* Sizes that follow from others; c->p is 'p'. */
-static fx_status derive(const checked *c, fx_model_params *p)
+/* Sizes that a file may leave out, but not call 0. Layers without attention have no heads. */
+static fx_status refuse_zeros(const fx_arch *arch, const fx_weights *w, const fx_model_params *p, fx_error *err)
 {
+    static const struct { size_t at; const char *what; } rows[] = {
+        { AT(kv_heads), "number of kv heads" }, { AT(head_dim), "key size of a head" },
+        { AT(v_dim), "value size of a head" },  { AT(vocab), "vocabulary size" },
+    };
+    char key[FX_PARAM_KEY];
+
+    for (size_t i = 0; !arch->state && i < FX_COUNT(rows); i++) {
+        if (own_key(arch, w, rows[i].at, key, sizeof(key)))
+            FX_TRY(fx_param_range(w, p, rows[i].at, rows[i].what, 1, MAX_SIZE - 1, err));
+    }
+    return FORNAX_OK;
+}
+
+/* Sizes that follow from others. */
+static fx_status derive(const fx_arch *arch, const fx_weights *w, fx_model_params *p, fx_error *err)
+{
+    char key[FX_PARAM_KEY];
+
+    FX_TRY(refuse_zeros(arch, w, p, err));
     if (!p->vocab)
-        FX_TRY(vocab_from_table(c->arch, c->w, p, c->err));
+        FX_TRY(vocab_from_table(arch, w, p, err));
+    FX_TRY(fx_param_range(w, p, AT(heads), "number of heads", 1, 1 << 16, err));
+    if (!p->head_dim && p->heads > p->dim) {
+        fx_param_key(w, p, AT(heads), key);
+        return fx_param_fail(w, FORNAX_EFORMAT, key, err, "%lld heads of %lld columns have none each", (long long)p->heads,
+                             (long long)p->dim);
+    }
     if (!p->kv_heads)
         p->kv_heads = p->heads;
-    IN_RANGE(layers, "number of layers", 1, 4096);
-    IN_RANGE(heads, "number of heads", 1, 1 << 16);
-    IN_RANGE(dim, "embedding size", 1, 1 << 20);
     if (!p->head_dim)
         p->head_dim = p->dim / p->heads;
-    IN_RANGE(head_dim, "key size of a head", 1, 1 << 16);
     if (!p->v_dim)
         p->v_dim = p->head_dim;
     if (p->rot_dim < 0)
         p->rot_dim = (int64_t)((double)p->head_dim * p->rot_part);
+    if (p->attn_scale == 0)
+        p->attn_scale = 1 / sqrt((double)p->head_dim);
+    p->moe.ffn = p->moe.ffn ? p->moe.ffn : p->ffn;
     return FORNAX_OK;
 }
 
@@ -486,16 +559,31 @@ static void set_hub_defaults(const fx_default *list, fx_model_params *p)
     }
 }
 
+/* What an architecture reckons with (adjust) is there and in range. */
+static fx_status read_raw(const fx_arch *arch, const fx_weights *w, fields *f, fx_model_params *p, fx_error *err)
+{
+    const fx_param *const tables[] = { arch->params, common, eps_of(arch) };
+
+    for (size_t i = 0; i < FX_COUNT(tables); i++)
+        FX_TRY(read_rows(arch, w, tables[i], f, p, err));
+    for (const fx_param *row = common; row->gguf || row->hf; row++) {
+        if (row->at == AT(dim) || row->at == AT(layers))
+            FX_TRY(check_row(arch, w, row, f, p, err));
+    }
+    FX_TRY(fx_param_range(w, p, AT(dim), "embedding size", 1, 1 << 20, err));
+    FX_TRY(fx_param_range(w, p, AT(layers), "number of layers", 1, 4096, err));
+    return check_ranges(w, p, true, err);
+}
+
 fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, fx_model_params *p, fx_error *err)
 {
-    const fx_param eps[] = { arch->norm == FX_NORM_RMS ? rms_eps : layer_eps, { 0, FX_PARAM_I64, false, NULL, NULL } };
-    const fx_param *const tables[N_TABLES] = { arch->params, common, eps };
-    const checked c = { arch, w, p, tables, err };
+    const fx_param *const tables[] = { arch->params, common, eps_of(arch) };
     fields f = { { 0 } };
 
     *p = arch->defaults;
     if (fx_weights_kind_of(w) == FX_WEIGHTS_HUB)
         set_hub_defaults(arch->hub_defaults, p);
+    p->arch = arch;
     p->rope_theta = p->rope_theta ? p->rope_theta : 10000;
     p->rot_dim = p->rot_dim ? p->rot_dim : -1;
     p->rot_part = p->rot_part ? p->rot_part : 1;
@@ -503,20 +591,16 @@ fx_status fx_params_read(const fx_arch *arch, const fx_weights *w, fx_arena *a, 
     p->residual_scale = p->residual_scale ? p->residual_scale : 1;
     p->logit_scale = p->logit_scale ? p->logit_scale : 1;
     p->moe.scale = p->moe.scale ? p->moe.scale : 1;
-    for (size_t i = 0; i < FX_COUNT(tables); i++)
-        FX_TRY(read_rows(arch, w, tables[i], &f, p, err));
+    FX_TRY(read_raw(arch, w, &f, p, err));
     if (arch->adjust)
         FX_TRY(arch->adjust(w, p, err));
     for (size_t i = 0; i < FX_COUNT(tables); i++) {
         for (const fx_param *row = tables[i]; row && (row->gguf || row->hf); row++)
             FX_TRY(check_row(arch, w, row, &f, p, err));
     }
-    FX_TRY(check_given(&c, &f));
-    FX_TRY(derive(&c, p));
-    if (p->attn_scale == 0)
-        p->attn_scale = 1 / sqrt((double)p->head_dim);
-    p->moe.ffn = p->moe.ffn ? p->moe.ffn : p->ffn;
-    FX_TRY(check_experts(&c));
-    FX_TRY(read_layers(arch, w, a, p, err));
-    return check_sizes(&c);
+    FX_TRY(derive(arch, w, p, err));
+    FX_TRY(check_ranges(w, p, false, err));
+    FX_TRY(check_heads(w, p, err));
+    FX_TRY(check_experts(w, p, err));
+    return read_layers(arch, w, a, p, err);
 }

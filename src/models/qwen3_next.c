@@ -30,22 +30,13 @@ static const fx_param params_3_5[] = { DELTA, END };
 
 static fx_status layers(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err)
 {
-    json_t *list = fx_config_find(w, "mlp_only_layers"), *item;
     int64_t interval = 4;
-    size_t k;
 
     FX_TRY(fx_config_opt_i64(w, "full_attention_interval", &interval, err));
-    if (interval < 1)
-        return fx_fail_param(err, FORNAX_EFORMAT, "full_attention_interval",
-                             "%s: config.json: full_attention_interval: expected 1 or more, found %lld",
-                             fx_weights_path(w), (long long)interval);
+    FX_TRY(fx_param_limit(w, "full_attention_interval", interval, 1, INT64_MAX - 4096, err));
     for (int64_t i = 0; i < p->layers; i++)
         flags[i] = (i + 1) % interval ? FX_LAYER_LINEAR : 0;
-    json_array_foreach(list, k, item) {
-        if (json_is_integer(item) && json_integer_value(item) >= 0 && json_integer_value(item) < p->layers)
-            flags[json_integer_value(item)] |= FX_LAYER_DENSE;
-    }
-    return FORNAX_OK;
+    return fx_qwen_dense_layers(w, p, flags, err);
 }
 
 static fx_status check(const fx_weights *w, const fx_model_params *p, fx_error *err)
@@ -54,8 +45,9 @@ static fx_status check(const fx_weights *w, const fx_model_params *p, fx_error *
 
     FX_TRY(fx_recurrent_check(w, p, 64 | 128 | 256 | 512, err));
     if (r->value_heads % r->key_heads)
-        return fx_fail(err, FORNAX_EFORMAT, "%s: expected value heads to be a multiple of key heads, found %lld and %lld",
-                       fx_weights_path(w), (long long)r->value_heads, (long long)r->key_heads);
+        return fx_param_fail(w, FORNAX_EFORMAT, "linear_num_value_heads", err,
+                             "expected value heads to be a multiple of key heads, found %lld and %lld",
+                             (long long)r->value_heads, (long long)r->key_heads);
     return FORNAX_OK;
 }
 

@@ -47,15 +47,16 @@ static fx_status adjust3(const fx_weights *w, fx_model_params *p, fx_error *err)
 }
 
 /* Layers named in mlp_only_layers have no experts. */
-static fx_status layers3(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err)
+fx_status fx_qwen_dense_layers(const fx_weights *w, const fx_model_params *p, uint8_t *flags, fx_error *err)
 {
     json_t *list = fx_weights_kind_of(w) == FX_WEIGHTS_HUB ? fx_config_find(w, "mlp_only_layers") : NULL, *item;
     size_t i;
 
+    if (list && !json_is_array(list))
+        return fx_param_fail(w, FORNAX_EFORMAT, "mlp_only_layers", err, "expected a list of layers");
     json_array_foreach(list, i, item) {
         if (!json_is_integer(item))
-            return fx_fail_param(err, FORNAX_EFORMAT, "mlp_only_layers",
-                                 "%s: config.json: mlp_only_layers[%zu]: expected a layer", fx_weights_path(w), i);
+            return fx_param_fail(w, FORNAX_EFORMAT, "mlp_only_layers", err, "expected a layer at place %zu", i);
         if (json_integer_value(item) >= 0 && json_integer_value(item) < p->layers)
             flags[json_integer_value(item)] |= FX_LAYER_DENSE;
     }
@@ -73,7 +74,7 @@ static fx_status layers2(const fx_weights *w, const fx_model_params *p, uint8_t 
         if (i % 2 == 1 || i >= most)
             flags[i] &= (uint8_t)~FX_LAYER_WINDOW;
     }
-    return layers3(w, p, flags, err);
+    return fx_qwen_dense_layers(w, p, flags, err);
 }
 
 const fx_arch fx_arch_qwen2_moe = {
@@ -91,7 +92,7 @@ const fx_arch fx_arch_qwen3_moe = {
     .name = "qwen3_moe", .hf_name = "Qwen3MoeForCausalLM", .gguf_name = "qwen3moe",
     .params = params3, .defaults = { .qk_norm = true },
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,
-    .adjust = adjust3, .layers = layers3, .block = fx_block_sequential,
+    .adjust = adjust3, .layers = fx_qwen_dense_layers, .block = fx_block_sequential,
     .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 32768), FX_DEFAULT(eps, F64, 1e-6),
                                 FX_DEFAULT(kv_heads, I64, 4), FX_DEFAULT(window, I64, 4096),
                                 FX_DEFAULT(moe.experts, I64, 128), FX_DEFAULT(moe.top, I64, 8),

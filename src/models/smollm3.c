@@ -18,9 +18,9 @@ static fx_status layers(const fx_weights *w, const fx_model_params *p, uint8_t *
 
     if (hub)
         FX_TRY(fx_config_opt_i64(w, "no_rope_layer_interval", &step, err));
-    if (step < 1 || (list && (!json_is_array(list) || (int64_t)json_array_size(list) < p->layers)))
-        return fx_fail_param(err, FORNAX_EFORMAT, "no_rope_layers", "%s: config.json: expected no_rope_layers of %lld",
-                             fx_weights_path(w), (long long)p->layers);
+    FX_TRY(fx_param_limit(w, "no_rope_layer_interval", step, 1, INT64_MAX, err));
+    if (list && (!json_is_array(list) || (int64_t)json_array_size(list) < p->layers))
+        return fx_param_fail(w, FORNAX_EFORMAT, "no_rope_layers", err, "expected a list of %lld", (long long)p->layers);
     for (int64_t i = 0; i < p->layers; i++) {
         json_t *item = json_array_get(list, (size_t)i);
         bool rotates = list ? json_is_true(item) || json_integer_value(item) != 0 : (i + 1) % step != 0;
