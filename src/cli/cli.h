@@ -8,6 +8,7 @@
 #ifndef FX_CLI_H
 #define FX_CLI_H
 
+#include <float.h>
 #include <stdio.h>
 
 #include "base/str.h"
@@ -32,6 +33,7 @@ typedef struct fx_opt {
     size_t at;                   /* offset in the command's option struct */
     const char *value;           /* "N", "FILE"; NULL for flags */
     const char *help;
+    double min, max;             /* of numbers, but for seeds */
 } fx_opt;
 
 typedef struct fx_seed {
@@ -72,17 +74,17 @@ typedef struct fx_model_opts {
     bool adapters;               /* room for adapters without one */
 } fx_model_opts;
 #define FX_MODEL_OPTS(type, m)                                                                                       \
-    { "threads", 't', FX_OPT_INT, offsetof(type, m.threads), "N", "compute threads (default: all this process may use)" }, \
-    { "dtype", 0, FX_OPT_STR, offsetof(type, m.dtype), "T", "auto, f32 (exact mode), bf16 or f16 (default: auto)" },  \
-    { "kv-dtype", 0, FX_OPT_STR, offsetof(type, m.kv_dtype), "T", "auto, f16 or f32 (default: auto)" },              \
-    { "chat-template", 0, FX_OPT_STR, offsetof(type, m.chat_template), "FILE", "use this Jinja template instead of the model's" }, \
-    { "ctx", 'c', FX_OPT_INT, offsetof(type, m.ctx), "N", "longest sequence in tokens (default: the model's)" },     \
-    { "verbose", 'v', FX_OPT_FLAG, offsetof(type, m.verbose), NULL, "log to stderr" },                               \
-    { "quiet", 'q', FX_OPT_FLAG, offsetof(type, m.quiet), NULL, "no progress display" }
+    { "threads", 't', FX_OPT_INT, offsetof(type, m.threads), "N", "compute threads (default: all this process may use)", 0, 1024 }, \
+    { "dtype", 0, FX_OPT_STR, offsetof(type, m.dtype), "T", "auto, f32 (exact mode), bf16 or f16 (default: auto)", 0, 0 },  \
+    { "kv-dtype", 0, FX_OPT_STR, offsetof(type, m.kv_dtype), "T", "auto, f16 or f32 (default: auto)", 0, 0 },              \
+    { "chat-template", 0, FX_OPT_STR, offsetof(type, m.chat_template), "FILE", "use this Jinja template instead of the model's", 0, 0 }, \
+    { "ctx", 'c', FX_OPT_INT, offsetof(type, m.ctx), "N", "longest sequence in tokens (default: the model's)", 0, INT32_MAX },     \
+    { "verbose", 'v', FX_OPT_FLAG, offsetof(type, m.verbose), NULL, "log to stderr", 0, 0 },                               \
+    { "quiet", 'q', FX_OPT_FLAG, offsetof(type, m.quiet), NULL, "no progress display", 0, 0 }
 
 /* For commands that run one request with an adapter or none. */
 #define FX_LORA_OPT(type, m) \
-    { "lora", 0, FX_OPT_STR, offsetof(type, m.lora), "PATH[:SCALE]", "apply this LoRA adapter: PEFT's folder or a .gguf" }
+    { "lora", 0, FX_OPT_STR, offsetof(type, m.lora), "PATH[:SCALE]", "apply this LoRA adapter: PEFT's folder or a .gguf", 0, 0 }
 
 /* Sampling options; defaults are what 'greedy unless asked' users of the model expect. */
 typedef struct fx_sampling_opts {
@@ -94,25 +96,24 @@ typedef struct fx_sampling_opts {
 } fx_sampling_opts;
 #define FX_SAMPLING_DEFAULTS { .temperature = 0, .max_tokens = 0, .n = 1, .logprobs = -1 }
 #define FX_SAMPLING_OPTS(type, m)                                                                                    \
-    { "temperature", 'T', FX_OPT_FLOAT, offsetof(type, m.temperature), "X", "0: greedy (default: 0)" },              \
-    { "top-k", 0, FX_OPT_INT, offsetof(type, m.top_k), "N", "sample among the N best (default: all)" },              \
-    { "top-p", 0, FX_OPT_FLOAT, offsetof(type, m.top_p), "X", "sample among the best that sum to X (default: 1)" },  \
-    { "min-p", 0, FX_OPT_FLOAT, offsetof(type, m.min_p), "X", "drop tokens below X times the best (default: 0)" },   \
-    { "repetition-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.repetition_penalty), "X", "over prompt and output (default: 1)" }, \
-    { "frequency-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.frequency_penalty), "X", "per occurrence in the output (default: 0)" }, \
-    { "presence-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.presence_penalty), "X", "once per token in the output (default: 0)" }, \
-    { "seed", 's', FX_OPT_SEED, offsetof(type, m.seed), "N", "same seed, same text (default: drawn)" },            \
-    { "max-tokens", 'n', FX_OPT_INT, offsetof(type, m.max_tokens), "N", "new tokens at most (default: to the context's end)" }, \
-    { "min-tokens", 0, FX_OPT_INT, offsetof(type, m.min_tokens), "N", "no end before N tokens (default: 0)" },       \
-    { "stop", 0, FX_OPT_STRS, offsetof(type, m.stop), "TEXT", "end before this text; may be given again" },          \
-    { "ignore-eos", 0, FX_OPT_FLAG, offsetof(type, m.ignore_eos), NULL, "go on after the end token" }
+    { "temperature", 'T', FX_OPT_FLOAT, offsetof(type, m.temperature), "X", "0: greedy (default: 0)", 0, FLT_MAX },              \
+    { "top-k", 0, FX_OPT_INT, offsetof(type, m.top_k), "N", "sample among the N best (default: all)", 0, INT32_MAX },              \
+    { "top-p", 0, FX_OPT_FLOAT, offsetof(type, m.top_p), "X", "sample among the best that sum to X (default: 1)", 0, 1 },  \
+    { "min-p", 0, FX_OPT_FLOAT, offsetof(type, m.min_p), "X", "drop tokens below X times the best (default: 0)", 0, 1 },   \
+    { "repetition-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.repetition_penalty), "X", "over prompt and output (default: 1)", 0, FLT_MAX }, \
+    { "frequency-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.frequency_penalty), "X", "per occurrence in the output (default: 0)", -2, 2 }, \
+    { "presence-penalty", 0, FX_OPT_FLOAT, offsetof(type, m.presence_penalty), "X", "once per token in the output (default: 0)", -2, 2 }, \
+    { "seed", 's', FX_OPT_SEED, offsetof(type, m.seed), "N", "same seed, same text (default: drawn)", 0, 0 },            \
+    { "max-tokens", 'n', FX_OPT_INT, offsetof(type, m.max_tokens), "N", "new tokens at most (default: to the context's end)", 0, INT32_MAX }, \
+    { "min-tokens", 0, FX_OPT_INT, offsetof(type, m.min_tokens), "N", "no end before N tokens (default: 0)", 0, INT32_MAX },       \
+    { "stop", 0, FX_OPT_STRS, offsetof(type, m.stop), "TEXT", "end before this text; may be given again", 0, 0 },          \
+    { "ignore-eos", 0, FX_OPT_FLAG, offsetof(type, m.ignore_eos), NULL, "go on after the end token", 0, 0 }
 
 /* Prints "fornax COMMAND: text" and returns FX_EXIT_FAILED (or FX_EXIT_INTERRUPTED, saying nothing,
- * when the user asked to stop and that is what failed). */
+ * when the user asked to stop and that is what failed).  A parameter that the library refuses is wrong
+ * usage where an option had its value. */
 int fx_cli_fail(const fornax_error *err);
 int fx_cli_usage(const char *fmt, ...) FX_PRINTF(1, 2);     /* returns FX_EXIT_USAGE */
-/* False after a usage message when v is not in low..high. */
-bool fx_cli_in_range(const char *option, int64_t v, int64_t low, int64_t high);
 
 fornax_status fx_cli_context(fornax_context **ctx, const fx_model_opts *m, fornax_error *err);
 /* Context and model, with a progress display on a terminal. */
@@ -124,9 +125,7 @@ fornax_status fx_cli_model_for(fornax_context **ctx, fornax_model **model, const
 bool fx_cli_lora(const char *value, char **path, double *scale);
 /* The adapter that FX_LORA_OPT names, NULL if none. */
 fornax_status fx_cli_adapter(fornax_adapter **adapter, fornax_model *model, const fx_model_opts *m, fornax_error *err);
-/* False after a usage message. */
-bool fx_cli_check_sampling(const fx_sampling_opts *s);
-/* Borrows the strings of 's', which was checked; 'strings' must hold s->stop.n entries. */
+/* Borrows the strings of 's'; 'strings' must hold s->stop.n entries. */
 void fx_cli_sampling(fornax_request_options *out, const fx_sampling_opts *s, fornax_string *strings);
 
 /* Whole of a file ("-": standard input) or fail with a message. */

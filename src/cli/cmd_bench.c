@@ -21,12 +21,12 @@ typedef struct bench_opts {
 } bench_opts;
 
 static const fx_opt opts[] = {
-    { "prompt", 'p', FX_OPT_INT, offsetof(bench_opts, prompt), "N", "tokens of the prefill measurement (default: 512)" },
-    { "gen", 'g', FX_OPT_INT, offsetof(bench_opts, gen), "N", "tokens generated a sequence (default: 64)" },
-    { "batch", 'b', FX_OPT_INT, offsetof(bench_opts, batch), "N", "sequences at once in decode (default: 1)" },
-    { "repeat", 'r', FX_OPT_INT, offsetof(bench_opts, repeat), "N", "runs; the median counts (default: 3)" },
-    { "ppl", 0, FX_OPT_STR, offsetof(bench_opts, ppl), "FILE", "perplexity of a text instead of rates, in windows of --ctx (default: 512)" },
-    { "json", 0, FX_OPT_FLAG, offsetof(bench_opts, json), NULL, "one JSON object" },
+    { "prompt", 'p', FX_OPT_INT, offsetof(bench_opts, prompt), "N", "tokens of the prefill measurement (default: 512)", 1, INT32_MAX },
+    { "gen", 'g', FX_OPT_INT, offsetof(bench_opts, gen), "N", "tokens generated a sequence (default: 64)", 2, INT32_MAX },
+    { "batch", 'b', FX_OPT_INT, offsetof(bench_opts, batch), "N", "sequences at once in decode (default: 1)", 1, 1024 },
+    { "repeat", 'r', FX_OPT_INT, offsetof(bench_opts, repeat), "N", "runs; the median counts (default: 3)", 1, 64 },
+    { "ppl", 0, FX_OPT_STR, offsetof(bench_opts, ppl), "FILE", "perplexity of a text instead of rates, in windows of --ctx (default: 512)", 0, 0 },
+    { "json", 0, FX_OPT_FLAG, offsetof(bench_opts, json), NULL, "one JSON object", 0, 0 },
     FX_MODEL_OPTS(bench_opts, model),
     { 0 },
 };
@@ -271,10 +271,8 @@ static int run(const void *o, int n, char **args)
     int status;
 
     (void)n;
-    if (opt->prompt < 1 || opt->gen < 2 || opt->batch < 1 || opt->batch > 1024 || opt->repeat < 1 || opt->repeat > 64)
-        return fx_cli_usage("expected --prompt from 1, --gen from 2, --batch 1 to 1024, --repeat 1 to 64");
     if (opt->ppl && opt->model.ctx && opt->model.ctx < 4)
-        return fx_cli_usage("--ctx: expected at least 4");
+        return fx_cli_fail(&(fornax_error){ .status = FORNAX_EARG, .param = "max_context", .text = "expected at least 4 with --ppl" });
     fx_cli_catch_interrupt();
     eo.no_prefix_cache = 1;
     eo.max_batch = (int)FX_MAX(opt->batch, 64);

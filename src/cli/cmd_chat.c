@@ -17,7 +17,7 @@ typedef struct chat_opts {
 } chat_opts;
 
 static const fx_opt opts[] = {
-    { "system", 0, FX_OPT_STR, offsetof(chat_opts, system), "TEXT", "system message" },
+    { "system", 0, FX_OPT_STR, offsetof(chat_opts, system), "TEXT", "system message", 0, 0 },
     FX_LORA_OPT(chat_opts, model),
     FX_SAMPLING_OPTS(chat_opts, sampling),
     FX_MODEL_OPTS(chat_opts, model),
@@ -229,8 +229,6 @@ static int run(const void *o, int n, char **args)
     int status;
 
     (void)n;
-    if (!fx_cli_check_sampling(&opt->sampling))
-        return FX_EXIT_USAGE;
     fx_cli_catch_interrupt();
     fx_cli_sampling(&sampling, &opt->sampling, stops);
     so.system = opt->system;

@@ -10,11 +10,11 @@ typedef struct encode_opts {
 } encode_opts;
 
 static const fx_opt opts[] = {
-    { "input", 'i', FX_OPT_STR, offsetof(encode_opts, input), "FILE", "a text a line (default: standard input is one text)" },
-    { "dimensions", 0, FX_OPT_INT, offsetof(encode_opts, dimensions), "N", "only the first N numbers, normalized again" },
-    { "no-normalize", 0, FX_OPT_FLAG, offsetof(encode_opts, no_normalize), NULL, "leave the vectors' lengths as they are" },
-    { "truncate", 0, FX_OPT_FLAG, offsetof(encode_opts, truncate), NULL, "cut texts that are too long, and say so" },
-    { "json", 0, FX_OPT_FLAG, offsetof(encode_opts, json), NULL, "{\"embeddings\": [[...] per text]}" },
+    { "input", 'i', FX_OPT_STR, offsetof(encode_opts, input), "FILE", "a text a line (default: standard input is one text)", 0, 0 },
+    { "dimensions", 0, FX_OPT_INT, offsetof(encode_opts, dimensions), "N", "only the first N numbers, normalized again", 0, INT32_MAX },
+    { "no-normalize", 0, FX_OPT_FLAG, offsetof(encode_opts, no_normalize), NULL, "leave the vectors' lengths as they are", 0, 0 },
+    { "truncate", 0, FX_OPT_FLAG, offsetof(encode_opts, truncate), NULL, "cut texts that are too long, and say so", 0, 0 },
+    { "json", 0, FX_OPT_FLAG, offsetof(encode_opts, json), NULL, "{\"embeddings\": [[...] per text]}", 0, 0 },
     FX_LORA_OPT(encode_opts, model),
     FX_MODEL_OPTS(encode_opts, model),
     { 0 },
@@ -113,8 +113,6 @@ static int run(const void *o, int n, char **args)
     int status;
 
     (void)n;
-    if (!fx_cli_in_range("dimensions", opt->dimensions, 0, INT32_MAX))
-        return FX_EXIT_USAGE;
     if (fx_cli_model_for(&ctx, &model, args[0], &opt->model, true, &err) != FORNAX_OK)
         status = fx_cli_fail(&err);
     else

@@ -12,15 +12,15 @@ typedef struct generate_opts {
 } generate_opts;
 
 static const fx_opt opts[] = {
-    { "prompt", 'p', FX_OPT_STR, offsetof(generate_opts, prompt), "TEXT", "the prompt (default: standard input)" },
-    { "file", 'f', FX_OPT_STR, offsetof(generate_opts, file), "FILE", "read the prompt from a file" },
-    { "tokens", 0, FX_OPT_STR, offsetof(generate_opts, tokens), "IDS", "the prompt as ids joined by commas" },
-    { "chat", 0, FX_OPT_FLAG, offsetof(generate_opts, chat), NULL, "send the prompt as a user message through the chat template" },
-    { "system", 0, FX_OPT_STR, offsetof(generate_opts, system), "TEXT", "system message, with --chat" },
+    { "prompt", 'p', FX_OPT_STR, offsetof(generate_opts, prompt), "TEXT", "the prompt (default: standard input)", 0, 0 },
+    { "file", 'f', FX_OPT_STR, offsetof(generate_opts, file), "FILE", "read the prompt from a file", 0, 0 },
+    { "tokens", 0, FX_OPT_STR, offsetof(generate_opts, tokens), "IDS", "the prompt as ids joined by commas", 0, 0 },
+    { "chat", 0, FX_OPT_FLAG, offsetof(generate_opts, chat), NULL, "send the prompt as a user message through the chat template", 0, 0 },
+    { "system", 0, FX_OPT_STR, offsetof(generate_opts, system), "TEXT", "system message, with --chat", 0, 0 },
     FX_SAMPLING_OPTS(generate_opts, sampling),
-    { "logprobs", 0, FX_OPT_INT, offsetof(generate_opts, sampling.logprobs), "N", "with --json: log-probabilities and N alternatives" },
-    { "choices", 0, FX_OPT_INT, offsetof(generate_opts, sampling.n), "N", "with --json: that many continuations (default: 1)" },
-    { "json", 0, FX_OPT_FLAG, offsetof(generate_opts, json), NULL, "one JSON object at the end instead of streaming text" },
+    { "logprobs", 0, FX_OPT_INT, offsetof(generate_opts, sampling.logprobs), "N", "with --json: log-probabilities and N alternatives", -1, 20 },
+    { "choices", 0, FX_OPT_INT, offsetof(generate_opts, sampling.n), "N", "with --json: that many continuations (default: 1)", 1, 128 },
+    { "json", 0, FX_OPT_FLAG, offsetof(generate_opts, json), NULL, "one JSON object at the end instead of streaming text", 0, 0 },
     FX_LORA_OPT(generate_opts, model),
     FX_MODEL_OPTS(generate_opts, model),
     { 0 },
@@ -267,8 +267,6 @@ static int run(const void *o, int n, char **args)
         return fx_cli_usage("give one of --prompt, --file and --tokens");
     if (opt->system && !opt->chat)
         return fx_cli_usage("--system needs --chat");
-    if (!fx_cli_check_sampling(&opt->sampling))
-        return FX_EXIT_USAGE;
     if (opt->sampling.n > 1 && !opt->json)
         return fx_cli_usage("--choices needs --json");
     if (opt->chat && opt->tokens)

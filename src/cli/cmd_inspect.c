@@ -6,7 +6,7 @@ typedef struct inspect_opts {
 } inspect_opts;
 
 static const fx_opt opts[] = {
-    { "json", 0, FX_OPT_FLAG, offsetof(inspect_opts, json), NULL, "one JSON object" },
+    { "json", 0, FX_OPT_FLAG, offsetof(inspect_opts, json), NULL, "one JSON object", 0, 0 },
     { 0 },
 };
 

@@ -11,11 +11,11 @@ typedef struct logits_opts {
 } logits_opts;
 
 static const fx_opt opts[] = {
-    { "tokens", 0, FX_OPT_STR, offsetof(logits_opts, tokens), "IDS", "ids joined by commas" },
-    { "text", 0, FX_OPT_STR, offsetof(logits_opts, text), "TEXT", "tokenize this instead" },
-    { "positions", 0, FX_OPT_STR, offsetof(logits_opts, positions), "P", "all or last (default: last)" },
-    { "top", 0, FX_OPT_INT, offsetof(logits_opts, top), "N", "the N largest of each position (default: 10)" },
-    { "json", 0, FX_OPT_FLAG, offsetof(logits_opts, json), NULL, "{\"logits\": [[...] per position]}, whole rows" },
+    { "tokens", 0, FX_OPT_STR, offsetof(logits_opts, tokens), "IDS", "ids joined by commas", 0, 0 },
+    { "text", 0, FX_OPT_STR, offsetof(logits_opts, text), "TEXT", "tokenize this instead", 0, 0 },
+    { "positions", 0, FX_OPT_STR, offsetof(logits_opts, positions), "P", "all or last (default: last)", 0, 0 },
+    { "top", 0, FX_OPT_INT, offsetof(logits_opts, top), "N", "the N largest of each position (default: 10)", 1, 1000 },
+    { "json", 0, FX_OPT_FLAG, offsetof(logits_opts, json), NULL, "{\"logits\": [[...] per position]}, whole rows", 0, 0 },
     FX_LORA_OPT(logits_opts, model),
     FX_MODEL_OPTS(logits_opts, model),
     { 0 },
@@ -122,8 +122,6 @@ static int run(const void *o, int n, char **args)
         return fx_cli_usage("give --tokens or --text");
     if (opt->positions && !all && strcmp(opt->positions, "last") != 0)
         return fx_cli_usage("--positions: expected all or last, found '%s'", opt->positions);
-    if (!fx_cli_in_range("top", opt->top, 1, 1000))
-        return FX_EXIT_USAGE;
     fx_cli_catch_interrupt();
     if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) != FORNAX_OK) {
         status = fx_cli_fail(&err);

@@ -11,11 +11,11 @@ typedef struct quantize_opts {
 
 static const fx_opt opts[] = {
     { "type", 't', FX_OPT_STR, offsetof(quantize_opts, type), "T",
-      "f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl q6_k, or a mix: q2_k, q3_k_s, _m, _l, q4_k_s, _m, q5_k_s, _m" },
-    { "pure", 0, FX_OPT_FLAG, offsetof(quantize_opts, pure), NULL, "no mix: that type for every matrix" },
+      "f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl q6_k, or a mix: q2_k, q3_k_s, _m, _l, q4_k_s, _m, q5_k_s, _m", 0, 0 },
+    { "pure", 0, FX_OPT_FLAG, offsetof(quantize_opts, pure), NULL, "no mix: that type for every matrix", 0, 0 },
     { "threads", 0, FX_OPT_INT, offsetof(quantize_opts, threads), "N",
-      "compute threads (default: all this process may use)" },
-    { "quiet", 'q', FX_OPT_FLAG, offsetof(quantize_opts, quiet), NULL, "no progress display" },
+      "compute threads (default: all this process may use)", 0, 1024 },
+    { "quiet", 'q', FX_OPT_FLAG, offsetof(quantize_opts, quiet), NULL, "no progress display", 0, 0 },
     { 0 },
 };
 

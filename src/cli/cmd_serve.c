@@ -15,24 +15,28 @@ typedef struct serve_opts {
 } serve_opts;
 
 static const fx_opt opts[] = {
-    { "host", 0, FX_OPT_STR, offsetof(serve_opts, host), "ADDR", "address to listen on (default: 127.0.0.1)" },
-    { "port", 0, FX_OPT_INT, offsetof(serve_opts, port), "N", "port, 0 for any free one (default: 8000)" },
-    { "name", 0, FX_OPT_STRS, offsetof(serve_opts, names), "NAME", "the model's name in the API; may be given again" },
-    { "lora", 0, FX_OPT_STRS, offsetof(serve_opts, loras), "NAME=PATH[:SCALE]", "an adapter that requests choose as model NAME; may be given again" },
-    { "lora-dir", 0, FX_OPT_STR, offsetof(serve_opts, lora_dir), "DIR", "clients may load and unload adapters that lie below DIR" },
-    { "max-batch", 0, FX_OPT_INT, offsetof(serve_opts, max_batch), "N", "sequences running at once (default: 64)" },
-    { "step-tokens", 0, FX_OPT_INT, offsetof(serve_opts, step_tokens), "N", "tokens in a step at most (default: 512)" },
-    { "prefill-chunk", 0, FX_OPT_INT, offsetof(serve_opts, prefill_chunk), "N", "prompt tokens of one request in a step (default: step tokens)" },
-    { "queue", 0, FX_OPT_INT, offsetof(serve_opts, queue), "N", "requests waiting at most (default: 256)" },
-    { "kv-mib", 0, FX_OPT_INT, offsetof(serve_opts, kv_mib), "N", "size of the KV cache in MiB (default: by context)" },
-    { "no-prefix-cache", 0, FX_OPT_FLAG, offsetof(serve_opts, no_prefix_cache), NULL, "never reuse prompts of earlier requests" },
-    { "lenient-fields", 0, FX_OPT_FLAG, offsetof(serve_opts, lenient), NULL, "accept unknown request fields, named in a response header" },
-    { "max-body-mib", 0, FX_OPT_INT, offsetof(serve_opts, max_body_mib), "N", "largest request body (default: 64)" },
-    { "timeout", 0, FX_OPT_INT, offsetof(serve_opts, timeout), "SECONDS", "close idle connections after (default: 60)" },
-    { "keep-alive", 0, FX_OPT_INT, offsetof(serve_opts, keep_alive), "SECONDS", "a comment on streams silent for so long; 0: never (default: 10)" },
-    { "grace", 0, FX_OPT_INT, offsetof(serve_opts, grace), "SECONDS", "what runs may still finish for so long at SIGTERM (default: 2)" },
-    { "any-dimensions", 0, FX_OPT_FLAG, offsetof(serve_opts, any_dimensions), NULL, "embeddings may be shortened by any model" },
-    { "log-requests", 0, FX_OPT_FLAG, offsetof(serve_opts, log_requests), NULL, "a line on stderr for each request" },
+    { "host", 0, FX_OPT_STR, offsetof(serve_opts, host), "ADDR", "address to listen on (default: 127.0.0.1)", 0, 0 },
+    { "port", 0, FX_OPT_INT, offsetof(serve_opts, port), "N", "port, 0 for any free one (default: 8000)", 0, 65535 },
+    { "name", 0, FX_OPT_STRS, offsetof(serve_opts, names), "NAME", "the model's name in the API; may be given again", 0, 0 },
+    { "lora", 0, FX_OPT_STRS, offsetof(serve_opts, loras), "NAME=PATH[:SCALE]",
+      "an adapter that requests choose as model NAME; may be given again", 0, 0 },
+    { "lora-dir", 0, FX_OPT_STR, offsetof(serve_opts, lora_dir), "DIR",
+      "clients may load and unload adapters that lie below DIR", 0, 0 },
+    { "max-batch", 0, FX_OPT_INT, offsetof(serve_opts, max_batch), "N", "sequences running at once (default: 64)", 0, 4096 },
+    { "step-tokens", 0, FX_OPT_INT, offsetof(serve_opts, step_tokens), "N", "tokens in a step at most (default: 512)", 0, 65536 },
+    { "prefill-chunk", 0, FX_OPT_INT, offsetof(serve_opts, prefill_chunk), "N",
+      "prompt tokens of one request in a step (default: step tokens)", 0, 65536 },
+    { "queue", 0, FX_OPT_INT, offsetof(serve_opts, queue), "N", "requests waiting at most (default: 256)", 0, 1 << 20 },
+    { "kv-mib", 0, FX_OPT_INT, offsetof(serve_opts, kv_mib), "N", "size of the KV cache in MiB (default: by context)", 0, 1 << 24 },
+    { "no-prefix-cache", 0, FX_OPT_FLAG, offsetof(serve_opts, no_prefix_cache), NULL, "never reuse prompts of earlier requests", 0, 0 },
+    { "lenient-fields", 0, FX_OPT_FLAG, offsetof(serve_opts, lenient), NULL, "accept unknown request fields, named in a response header", 0, 0 },
+    { "max-body-mib", 0, FX_OPT_INT, offsetof(serve_opts, max_body_mib), "N", "largest request body (default: 64)", 0, 1 << 12 },
+    { "timeout", 0, FX_OPT_INT, offsetof(serve_opts, timeout), "SECONDS", "close idle connections after (default: 60)", 0, 86400 },
+    { "keep-alive", 0, FX_OPT_INT, offsetof(serve_opts, keep_alive), "SECONDS",
+      "a comment on streams silent for so long; 0: never (default: 10)", 0, 86400 },
+    { "grace", 0, FX_OPT_INT, offsetof(serve_opts, grace), "SECONDS", "what runs may still finish for so long at SIGTERM (default: 2)", 0, 86400 },
+    { "any-dimensions", 0, FX_OPT_FLAG, offsetof(serve_opts, any_dimensions), NULL, "embeddings may be shortened by any model", 0, 0 },
+    { "log-requests", 0, FX_OPT_FLAG, offsetof(serve_opts, log_requests), NULL, "a line on stderr for each request", 0, 0 },
     FX_MODEL_OPTS(serve_opts, model),
     { 0 },
 };
@@ -63,15 +67,6 @@ static void log_request(void *user, const char *line)
 {
     (void)user;
     fprintf(stderr, "%s\n", line);
-}
-
-static bool check(const serve_opts *o)
-{
-    return fx_cli_in_range("port", o->port, 0, 65535) && fx_cli_in_range("max-batch", o->max_batch, 0, 4096) &&
-           fx_cli_in_range("step-tokens", o->step_tokens, 0, 65536) && fx_cli_in_range("prefill-chunk", o->prefill_chunk, 0, 65536) &&
-           fx_cli_in_range("queue", o->queue, 0, 1 << 20) && fx_cli_in_range("kv-mib", o->kv_mib, 0, (int64_t)1 << 24) &&
-           fx_cli_in_range("max-body-mib", o->max_body_mib, 0, 1 << 12) && fx_cli_in_range("timeout", o->timeout, 0, 86400) &&
-           fx_cli_in_range("keep-alive", o->keep_alive, 0, 86400) && fx_cli_in_range("grace", o->grace, 0, 86400);
 }
 
 /* Every connection and every request has a descriptor: as many as the system lets us. */
@@ -154,7 +149,7 @@ static int run(const void *o, int n, char **args)
     fornax_error err = { 0 };
     fornax_context *ctx = NULL;
     fornax_model *model = NULL;
-    int status = check(opt) ? FX_EXIT_OK : FX_EXIT_USAGE;
+    int status = FX_EXIT_OK;
 
     (void)n;
     for (size_t i = 0; i < opt->loras.n && status == FX_EXIT_OK; i++)

@@ -7,8 +7,8 @@ typedef struct template_opts {
 } template_opts;
 
 static const fx_opt opts[] = {
-    { "json", 0, FX_OPT_FLAG, offsetof(template_opts, json), NULL, "{\"text\": ..., \"ids\": [...]}" },
-    { "ids", 0, FX_OPT_FLAG, offsetof(template_opts, ids), NULL, "token ids instead of text" },
+    { "json", 0, FX_OPT_FLAG, offsetof(template_opts, json), NULL, "{\"text\": ..., \"ids\": [...]}", 0, 0 },
+    { "ids", 0, FX_OPT_FLAG, offsetof(template_opts, ids), NULL, "token ids instead of text", 0, 0 },
     { 0 },
 };
 

@@ -9,13 +9,13 @@ typedef struct tokenize_opts {
 } tokenize_opts;
 
 static const fx_opt opts[] = {
-    { "text", 0, FX_OPT_STR, offsetof(tokenize_opts, text), "TEXT", "this text instead of standard input" },
-    { "decode", 'd', FX_OPT_STR, offsetof(tokenize_opts, decode), "IDS", "turn ids joined by commas into text instead" },
-    { "no-add", 0, FX_OPT_FLAG, offsetof(tokenize_opts, no_add), NULL, "without begin and end tokens" },
+    { "text", 0, FX_OPT_STR, offsetof(tokenize_opts, text), "TEXT", "this text instead of standard input", 0, 0 },
+    { "decode", 'd', FX_OPT_STR, offsetof(tokenize_opts, decode), "IDS", "turn ids joined by commas into text instead", 0, 0 },
+    { "no-add", 0, FX_OPT_FLAG, offsetof(tokenize_opts, no_add), NULL, "without begin and end tokens", 0, 0 },
     { "no-special", 0, FX_OPT_FLAG, offsetof(tokenize_opts, no_special), NULL,
-      "spellings of special tokens are plain text; with --decode: leave such tokens out" },
-    { "pieces", 0, FX_OPT_FLAG, offsetof(tokenize_opts, pieces), NULL, "an id and its text a line" },
-    { "json", 0, FX_OPT_FLAG, offsetof(tokenize_opts, json), NULL, "{\"ids\": [...]}" },
+      "spellings of special tokens are plain text; with --decode: leave such tokens out", 0, 0 },
+    { "pieces", 0, FX_OPT_FLAG, offsetof(tokenize_opts, pieces), NULL, "an id and its text a line", 0, 0 },
+    { "json", 0, FX_OPT_FLAG, offsetof(tokenize_opts, json), NULL, "{\"ids\": [...]}", 0, 0 },
     { 0 },
 };
 

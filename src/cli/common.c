@@ -52,10 +52,6 @@ fornax_status fx_cli_context(fornax_context **ctx, const fx_model_opts *m, forna
 
     opt.log = log_line;
     opt.log_level = m->verbose ? 3 : 1;
-    if (m->threads < 0 || m->threads > 1024) {
-        snprintf(err->text, sizeof err->text, "--threads: expected 0 to 1024, found %lld", (long long)m->threads);
-        return err->status = FORNAX_EARG;
-    }
     opt.threads = (int)m->threads;
     return fornax_context_open(ctx, &opt, err);
 }
@@ -145,19 +141,12 @@ fornax_status fx_cli_adapter(fornax_adapter **adapter, fornax_model *model, cons
     if (!fx_cli_lora(m->lora, &path, &o.scale))
         return fx_nomem(err, "a path");
     st = o.scale != 0 ? fornax_adapter_open(adapter, model, path, &o, err)
-                      : fx_fail_param(err, FORNAX_EARG, "lora", "--lora: a scale of 0 is no adapter");
+                      : fx_fail_param(err, FORNAX_EARG, "lora", "lora: a scale of 0 is no adapter");
     free(path);
     return st;
 }
 
 /* ---- Requests ---- */
-
-bool fx_cli_check_sampling(const fx_sampling_opts *s)
-{
-    return fx_cli_in_range("top-k", s->top_k, 0, INT32_MAX) && fx_cli_in_range("max-tokens", s->max_tokens, 0, INT32_MAX) &&
-           fx_cli_in_range("min-tokens", s->min_tokens, 0, INT32_MAX) && fx_cli_in_range("choices", s->n, 1, 128) &&
-           fx_cli_in_range("logprobs", s->logprobs, -1, 20);
-}
 
 void fx_cli_sampling(fornax_request_options *out, const fx_sampling_opts *s, fornax_string *strings)
 {

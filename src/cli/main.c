@@ -15,10 +15,61 @@ static const fx_cmd *const commands[] = {
 
 static const char *current = "";         /* the command, for messages */
 
+/* The options of this command that were given, by their place in its table, and those of them
+ * that were given by their letter. */
+static struct {
+    const fx_cmd *cmd;
+    bool seen[64], by_letter[64];
+} given;
+
+/* An option as it was typed: "-c" or "--ctx". */
+static const char *typed(const fx_opt *o, char out[40])
+{
+    if (given.by_letter[o - given.cmd->opts])
+        snprintf(out, 40, "-%c", o->letter);
+    else
+        snprintf(out, 40, "--%s", o->name);
+    return out;
+}
+
+/* The option that gave a parameter of the library its value, or NULL. */
+static const fx_opt *option_of(const char *param)
+{
+    static const struct { const char *param, *option; } names[] = {
+        { "max_context", "ctx" }, { "n", "choices" }, { "top_logprobs", "logprobs" }, { "queue_limit", "queue" },
+        { "kv_bytes", "kv-mib" },
+    };
+    char name[40];
+    size_t n = 0;
+
+    for (; param[n] && n + 1 < sizeof name; n++)
+        name[n] = param[n] == '_' ? '-' : param[n];
+    name[n] = 0;
+    for (size_t i = 0; i < FX_COUNT(names); i++) {
+        if (strcmp(param, names[i].param) == 0)
+            snprintf(name, sizeof name, "%s", names[i].option);
+    }
+    for (const fx_opt *o = given.cmd ? given.cmd->opts : NULL; o && o->name; o++) {
+        if (strcmp(o->name, name) == 0 && given.seen[o - given.cmd->opts])
+            return o;
+    }
+    return NULL;
+}
+
 int fx_cli_fail(const fornax_error *err)
 {
+    bool refused = err->status == FORNAX_EARG || err->status == FORNAX_EUNSUP || err->status == FORNAX_ENOMEM;
+    const fx_opt *o = refused ? option_of(err->param) : NULL;
+    const char *text = err->text;
+    size_t n = strlen(err->param);
+    char name[40];
+
     if (err->status == FORNAX_ECANCEL && fx_cli_interrupted())
         return FX_EXIT_INTERRUPTED;
+    if (o && strncmp(text, err->param, n) == 0 && text[n] == ':')
+        text += n + 1 + strspn(text + n + 1, " ");
+    if (o)
+        return fx_cli_usage("%s: %s", typed(o, name), text);
     fprintf(stderr, "fornax%s%s: %s\n", *current ? " " : "", current, err->text);
     return FX_EXIT_FAILED;
 }
@@ -33,14 +84,6 @@ int fx_cli_usage(const char *fmt, ...)
     va_end(ap);
     fprintf(stderr, "\nTry 'fornax %s%s--help'.\n", current, *current ? " " : "");
     return FX_EXIT_USAGE;
-}
-
-bool fx_cli_in_range(const char *option, int64_t v, int64_t low, int64_t high)
-{
-    if (v >= low && v <= high)
-        return true;
-    fx_cli_usage("--%s: expected %lld to %lld, found %lld", option, (long long)low, (long long)high, (long long)v);
-    return false;
 }
 
 static bool write_failed;
@@ -97,8 +140,25 @@ static bool set_number(const fx_opt *o, void *at, const char *text)
     return fx_parse_double(s, at);
 }
 
+/* A number has its option's range. */
+static bool in_range(const fx_opt *o, const void *at, const char *text)
+{
+    double x = o->type == FX_OPT_INT ? (double)*(const int64_t *)at : o->type == FX_OPT_FLOAT ? *(const double *)at : 0;
+    char name[40];
+
+    FX_ASSERT(o->type == FX_OPT_SEED || o->min < o->max);
+    if (o->type == FX_OPT_SEED || (x >= o->min && x <= o->max))
+        return true;
+    if (o->max == FLT_MAX)
+        fx_cli_usage("%s: expected %g or more, found %s", typed(o, name), o->min, text);
+    else
+        fx_cli_usage("%s: expected %.0f to %.0f, found %s", typed(o, name), o->min, o->max, text);
+    return false;
+}
+
 static bool set_option(const fx_opt *o, void *opts, const char *text)
 {
+    char name[40];
     void *at = (char *)opts + o->at;
 
     if (o->type == FX_OPT_FLAG) {
@@ -108,14 +168,16 @@ static bool set_option(const fx_opt *o, void *opts, const char *text)
     } else if (o->type == FX_OPT_STRS) {
         fx_strs *list = at;
         if (list->n == FX_COUNT(list->at)) {
-            fx_cli_usage("--%s: given more than %zu times", o->name, FX_COUNT(list->at));
+            fx_cli_usage("%s: given more than %zu times", typed(o, name), FX_COUNT(list->at));
             return false;
         }
         list->at[list->n++] = text;
     } else if (!set_number(o, at, text)) {
-        fx_cli_usage("--%s: expected %s, found '%s'", o->name, o->type == FX_OPT_FLOAT ? "a number" : "an integer",
+        fx_cli_usage("%s: expected %s, found '%s'", typed(o, name), o->type == FX_OPT_FLOAT ? "a number" : "an integer",
                      text);
         return false;
+    } else {
+        return in_range(o, at, text);
     }
     return true;
 }
@@ -143,6 +205,7 @@ static bool parse_option(const fx_cmd *c, void *opts, int argc, char **argv, int
 {
     const char *arg = argv[*i], *value = NULL;
     const fx_opt *o;
+    char name[40];
 
     if (arg[1] == '-') {
         const char *eq = strchr(arg, '=');
@@ -156,14 +219,17 @@ static bool parse_option(const fx_cmd *c, void *opts, int argc, char **argv, int
         fx_cli_usage("unknown option %s", arg);
         return false;
     }
+    FX_ASSERT(o - c->opts < (ptrdiff_t)FX_COUNT(given.seen));
+    given.seen[o - c->opts] = true;
+    given.by_letter[o - c->opts] = arg[1] != '-';
     if (o->type == FX_OPT_FLAG) {
         if (value) {
-            fx_cli_usage("--%s takes no value", o->name);
+            fx_cli_usage("%s takes no value", typed(o, name));
             return false;
         }
     } else if (!value) {
         if (*i + 1 >= argc) {
-            fx_cli_usage("--%s: a value must follow", o->name);
+            fx_cli_usage("%s: a value must follow", typed(o, name));
             return false;
         }
         value = argv[++*i];
@@ -243,6 +309,7 @@ static int dispatch(int argc, char **argv)
         return FX_EXIT_OK;
     }
     current = c->name;
+    given.cmd = c;
     return run_command(c, argc - 2, argv + 2);
 }
 

@@ -299,7 +299,7 @@ def test_commands_take_an_adapter(folder):
     (["serve", BASE, "--lora", f"x={ADAPTER}:0"], 2, "scale"), (["serve", BASE, "--lora", "x=/nonexistent"], 1, "/nonexistent"),
     (["serve", BASE, "--lora", f"x={ADAPTER}", "--lora", f"x={ADAPTER}"], 1, "loaded already"),
     (["serve", BASE, "--lora-dir", "/nonexistent"], 1, "/nonexistent"),
-    (["generate", BASE, "-p", "x", "--lora", f"{ADAPTER}:0"], 1, "scale"), (["bench", BASE, "--lora", ADAPTER], 2, "lora"),
+    (["generate", BASE, "-p", "x", "--lora", f"{ADAPTER}:0"], 2, "--lora: a scale"), (["bench", BASE, "--lora", ADAPTER], 2, "lora"),
 ])
 def test_command_line_faults(argv, status, says):
     p = fornax(*argv)
