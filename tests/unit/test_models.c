@@ -260,9 +260,9 @@ static const struct { model_spec s; fx_status st; const char *why; } refusals[] 
       "model.layers.0.self_attn.q_norm.weight is missing" },
     { { .arch = "gpt5", .gguf = true, .dtype = FX_F32 }, FORNAX_EUNSUP, "\"gpt5\"" },
     { { .arch = "llama", .layers = 1, .dim = 64, .heads = 3, .kv_heads = 2, .head_dim = 16, .ffn = 96, .vocab = 100,
-        .dtype = FX_F32 }, FORNAX_EFORMAT, "num_attention_heads (heads): expected a multiple of num_key_value_heads (kv heads), found 3 and 2" },
+        .dtype = FX_F32 }, FORNAX_EFORMAT, "num_key_value_heads: expected heads to be a multiple of kv heads, found 3 and 2" },
     { { .arch = "llama", .layers = 0, .dim = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .ffn = 96, .vocab = 100,
-        .dtype = FX_F32 }, FORNAX_EFORMAT, "num_hidden_layers (number of layers): expected 1 to 4096, found 0" },
+        .dtype = FX_F32 }, FORNAX_EFORMAT, "num_hidden_layers: number of layers: expected 1 to 4096, found 0" },
     { { .arch = "llama", .layers = 1, .dim = 64, .heads = 4, .kv_heads = 2, .head_dim = 15, .ffn = 96, .vocab = 100,
         .dtype = FX_F32 }, FORNAX_EFORMAT, "an even number" },
 };
