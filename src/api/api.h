@@ -72,6 +72,9 @@ struct fornax_tokenizer {
 fx_status fx_api_tokenizer_new(fornax_tokenizer **out, fornax_context *ctx, fx_weights *w, const char *chat_template,
                                fx_error *err);
 
+/* The chat template, parsed when first used; the one for tools if the model has two. FORNAX_ENOTFOUND: none. */
+fx_status fx_api_template(const fx_template **out, const fornax_tokenizer *tok, bool tools, fx_error *err);
+
 struct fornax_model {
     fornax_context *ctx;
     fx_weights *weights;

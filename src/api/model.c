@@ -172,6 +172,19 @@ static fx_status build_program(fornax_model *m, const fornax_model_options *opt,
     return st;
 }
 
+/* A template that the caller gave must be one. The model's own is needed for conversations only: a warning. */
+static fx_status check_template(const fornax_model *m, bool given, fx_error *err)
+{
+    const fx_template *t;
+    fx_error own = { 0 };
+
+    if (given)
+        return fx_api_template(&t, m->tok, false, err);
+    if (fx_api_template(&t, m->tok, false, &own) == FORNAX_EFORMAT)
+        fx_log_print(&m->ctx->log, FX_LOG_WARN, "%s: conversations won't work: %.*s", m->info.name, (int)strcspn(own.text, "\n"), own.text);
+    return FORNAX_OK;
+}
+
 fornax_status fornax_model_open(fornax_model **out, fornax_context *ctx, const char *path,
                                 const fornax_model_options *given, fornax_error *err)
 {
@@ -198,6 +211,8 @@ fornax_status fornax_model_open(fornax_model **out, fornax_context *ctx, const c
         st = fx_api_tokenizer_new(&m->tok, ctx, m->weights, opt.chat_template, err);
     if (st == FORNAX_OK)
         st = build_program(m, &opt, path, err);
+    if (st == FORNAX_OK)
+        st = check_template(m, opt.chat_template != NULL, err);
     fx_fpmode_leave(old);
     if (st != FORNAX_OK) {
         fornax_model_close(m);

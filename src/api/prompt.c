@@ -9,7 +9,7 @@ struct fornax_prompt {
 };
 
 /* The template for this call, parsed once. */
-static fx_status parsed_template(const fx_template **out, const fornax_tokenizer *tok, bool tools, fx_error *err)
+fx_status fx_api_template(const fx_template **out, const fornax_tokenizer *tok, bool tools, fx_error *err)
 {
     fornax_tokenizer *mut = (fornax_tokenizer *)tok;      /* the cache of parsed templates, under its lock */
     const char *text = tools && tok->tool_template ? tok->tool_template : tok->template_text;
@@ -79,7 +79,7 @@ static fx_status render(fornax_prompt *p, const fornax_tokenizer *tok, json_t *r
 
     FX_TRY(make_vars(&vars, request, err));
     opt.vars = vars;
-    fx_status st = parsed_template(&t, tok, tools, err);
+    fx_status st = fx_api_template(&t, tok, tools, err);
     if (st == FORNAX_OK)
         st = fx_template_render(t, &opt, &p->text, err);
     json_decref(vars);

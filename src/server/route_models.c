@@ -7,9 +7,12 @@
 /* lora NULL: the model itself. */
 static json_t *model_object(const fx_http *h, const char *name, const fx_lora *lora)
 {
+    fornax_engine_stats s = FORNAX_OPTIONS(fornax_engine_stats);
+
+    fornax_engine_get_stats(h->engine, &s);
     return json_pack("{s:s, s:s, s:I, s:s, s:I, s:s, s:s?}", "id", name, "object", "model", "created",
                      (json_int_t)(lora ? lora->created : h->started), "owned_by", "fornax", "max_model_len",
-                     (json_int_t)fornax_model_get_info(h->model)->max_context, "root", lora ? lora->path : h->opt.names[0],
+                     (json_int_t)s.context_tokens, "root", lora ? lora->path : h->opt.names[0],
                      "parent", lora ? h->opt.names[0] : NULL);
 }
 

@@ -2,11 +2,12 @@
 by bytes, roles and turns, limits of tokens, prompts that don't fit, seeds and biases."""
 import json
 import subprocess
+import threading
 
 import pytest
 
 from conftest import FORNAX, TINY, Server
-from made_models import byte_ids, speaker
+from made_models import byte_ids, changed_copy, speaker
 
 EOS = 509
 CHAT, RAW = "/v1/chat/completions", "/v1/completions"
@@ -367,3 +368,69 @@ def test_bias_bans_and_forces_by_ids_written_as_strings(tiny):
 def test_a_bias_that_is_none_names_its_key(tiny, bias, key):
     e = refused(tiny, {**TREE, "logit_bias": bias})
     assert e["param"] == "logit_bias" and key in e["message"]
+
+
+# ---- Templates ------------------------------------------------------------------------------------------------------
+
+
+def test_a_template_that_is_none_is_refused_when_the_server_starts(tmp_path):
+    (tmp_path / "t").write_text("fine\n{% sparkle %}")
+    p = subprocess.run([FORNAX, "serve", TINY, "--port", "0", "--chat-template", str(tmp_path / "t")], capture_output=True, timeout=100)
+    assert p.returncode == 1 and p.stdout == b"" and b"chat_template:2:4: unknown tag 'sparkle'" in p.stderr
+
+
+def test_a_models_own_bad_template_costs_its_conversations_only(tmp_path, serve):
+    model = changed_copy(tmp_path / "m")
+    (tmp_path / "m/chat_template.jinja").write_text("a{% sparkle %}b")
+    s = serve(model)
+    assert "chat_template:1:5: unknown tag 'sparkle'" in s.errors()
+    assert ask(s, {"prompt": "a", "max_tokens": 1}, RAW)["choices"]
+    e = refused(s, {"messages": Q})
+    assert "chat_template:1:5" in e["message"]
+
+
+# ---- Names and company -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["..", ".", "...", "a/../b", "a\\b", "/etc/passwd", "C:x", "CON", "x\0y", "%2e%2e%2f", "\uff0e\uff0e/",
+                                  "x" * 256, "", "tiny/../tiny", "./tiny", "tiny/", "TINY"])
+def test_names_of_models_are_compared_and_nothing_else(tiny, name):
+    for path, body in ((CHAT, TREE), (RAW, {"prompt": "a", "max_tokens": 1})):
+        status, r = tiny.post(path, {**body, "model": name})
+        assert status == 404 and r["error"]["code"] == "model_not_found" and r["error"]["param"] == "model"
+
+
+@pytest.mark.parametrize("others", [1, 3, 7, 15, 45])
+def test_greedy_answers_are_the_same_in_any_company(tiny, others):
+    """Bit for bit, with log-probabilities, while others come, run and leave."""
+    bodies = [{"prompt": [7 + i, *range(3, 40 + 30 * i)], "max_tokens": 24, "ignore_eos": True, "temperature": 0, "logprobs": 5} for i in range(5)]
+    solo = [ask(tiny, b, RAW)["choices"] for b in bodies]
+    over, leaving = threading.Event(), []
+
+    def company(i):
+        body = json.dumps({"prompt": [400 - i, *range(1, 20 + i)], "max_tokens": 200, "temperature": 1, "seed": i, "ignore_eos": True, "stream": True}).encode()
+        while not over.is_set():
+            c = tiny.connect()
+            c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (RAW.encode(), len(body)) + body)
+            while (i % 3 or len(leaving) < 3) and not over.is_set() and b"[DONE]" not in c.recv(65536):
+                pass
+            leaving.append(i)
+            c.close()
+
+    threads = [threading.Thread(target=company, args=(i,)) for i in range(others)]
+    for t in threads:
+        t.start()
+    try:
+        for _ in range(2):
+            got = [None] * 5
+            askers = [threading.Thread(target=lambda i=i: got.__setitem__(i, ask(tiny, bodies[i], RAW)["choices"])) for i in range(5)]
+            for t in askers:
+                t.start()
+            for t in askers:
+                t.join()
+            assert got == solo
+    finally:
+        over.set()
+        for t in threads:
+            t.join(60)
+    assert tiny.quiet()

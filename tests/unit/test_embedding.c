@@ -174,18 +174,19 @@ TEST(host_uses_a_comma_locale)
         SKIP("no locale with a decimal comma, and no localedef to make one");
     }
     CHECK_STR(localeconv()->decimal_point, ",");
+    setenv("FORNAX_NOW", "2031-03-04T05:06:07", 1);
     CHECK_OK(open_stack(&s, NULL, 0, &err), err);
     if (s.engine) {
         CHECK_OK(ask(&s, &got, &err), err);
         CHECK(same(&got, &want));
         CHECK_OK(fornax_inspect(&text, s.ctx, MODEL, 1, &err), err);
         CHECK(text && strstr(fornax_text_bytes(text, NULL), "0.02") != NULL);      /* initializer_range */
-        mo.chat_template = "{{ t }} {{ 1.5 * 2 }}";
+        mo.chat_template = "{{ t }} {{ 1.5 * 2 }} {{ strftime_now('%d %b %Y, %A') }}";
         CHECK_OK(fornax_model_open(&model, s.ctx, MODEL, &mo, &err), err);
         if (model)
             CHECK_OK(fornax_prompt_render(&prompt, fornax_model_tokenizer(model), conversation, SIZE_MAX, &err), err);
         if (prompt)
-            CHECK_STR(fornax_prompt_text(prompt, NULL), "0.5 3.0");
+            CHECK_STR(fornax_prompt_text(prompt, NULL), "0.5 3.0 04 Mar 2031, Tuesday");
     }
     CHECK_STR(localeconv()->decimal_point, ",");       /* ours to change, not the library's */
     fornax_prompt_close(prompt);
@@ -193,6 +194,7 @@ TEST(host_uses_a_comma_locale)
     fornax_text_close(text);
     close_stack(&s);
     setlocale(LC_ALL, "C");
+    unsetenv("FORNAX_NOW");
     unsetenv("LOCPATH");
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", folder);

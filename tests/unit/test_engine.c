@@ -475,6 +475,54 @@ TEST(hooks_see_each_choice)
     rig_close(&r);
 }
 
+/* Rows of two requests: one greedy with a mask, one sampled. */
+static void masked(void *user, int choice, const int32_t *tokens, size_t n, float *logits, int64_t vocab)
+{
+    (void)user, (void)choice, (void)tokens, (void)n;
+    for (int64_t i = 0; i < vocab; i++)
+        logits[i] = -INFINITY;
+    logits[1] = 1;
+    logits[3] = 0.5f;
+}
+
+static void three_tokens(void *user, int choice, const int32_t *tokens, size_t n, float *logits, int64_t vocab)
+{
+    masked(user, choice, tokens, n, logits, vocab);
+    logits[1] = 0.1f, logits[2] = 0.2f, logits[3] = 0.3f;
+}
+
+/* A greedy row with banned tokens and a sampled one don't disturb each other in a batch. */
+TEST(a_masked_greedy_row_beside_a_sampled_one)
+{
+    const int32_t ids[] = { 5, 6, 7 };
+    fornax_request_options greedy = asks(ids, 3, 20), drawn = asks(ids, 3, 20);
+    gotten solo, g = { 0 }, d = { 0 };
+    fx_request *q[2];
+    rig r;
+
+    greedy.logits_hook = masked;
+    drawn.logits_hook = three_tokens;
+    drawn.temperature = 0.7f;
+    drawn.seed = 3;
+    drawn.has_seed = 1;
+    REQUIRE(rig_open(&r, 8, 64, manual(8, 64, 0), 100));
+    run_alone(&r, &drawn, &solo);
+    CHECK(fx_request_submit(&q[0], r.engine, &greedy, NULL) == FORNAX_OK);
+    CHECK(fx_request_submit(&q[1], r.engine, &drawn, NULL) == FORNAX_OK);
+    rig_steps(&r, 30);
+    take_events(q[0], &g, 0);
+    take_events(q[1], &d, 0);
+    CHECK(g.at[0].n == 20 && d.at[0].n == 20 && solo.at[0].n == 20);
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ_I64(g.at[0].ids[i], 1);
+        CHECK_EQ_I64(d.at[0].ids[i], solo.at[0].ids[i]);
+        CHECK(d.at[0].ids[i] >= 1 && d.at[0].ids[i] <= 3);
+    }
+    fx_request_close(q[0]);
+    fx_request_close(q[1]);
+    rig_close(&r);
+}
+
 /* ---- Ends ---------------------------------------------------------------------------------------- */
 
 /* a b c gree n ... with the end token at the given place. */

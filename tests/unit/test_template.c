@@ -450,6 +450,34 @@ static void *failing_fn(void *user, void *p, size_t old_size, size_t new_size)
     return q;
 }
 
+/* As a server does it, for weeks: what a render took is given back. */
+TEST(renders_leave_nothing_behind)
+{
+    static const char source[] = "{% macro box(w) %}[{{ caller(w + 1) }}]{% endmacro %}{% call(n) box(4) %}n={{ n }}{% endcall %}"
+                                 "{% set ns = namespace(x=[]) %}{% for i in l %}{% set ns.x = ns.x + [i] %}{% endfor %}{{ ns.x }}";
+    json_t *vars = json_pack("{s:[i,i]}", "l", 1, 2);
+    failing f = { .left = -1 };
+    fx_mem mem = { failing_fn, &f };
+    fx_render_options opt = { .vars = vars };
+    fx_template *t = NULL;
+    int64_t before;
+
+    REQUIRE(fx_template_parse(&t, &mem, "t", fx_str_of(source), NULL) == FORNAX_OK);
+    before = f.held;
+    for (int i = 0; i < 10000; i++) {
+        fx_rendered r = { 0 };
+
+        CHECK(fx_template_render(t, &opt, &r, NULL) == FORNAX_OK);
+        if (i == 0)
+            CHECK_STR(r.text.p, "[n=5][1, 2]");
+        fx_rendered_done(&r, &mem);
+        CHECK_EQ_I64(f.held, before);
+    }
+    fx_template_free(t);
+    CHECK_EQ_I64(f.held, 0);
+    json_decref(vars);
+}
+
 TEST(memory_runs_out)
 {
     static const char source[] =

@@ -4,6 +4,8 @@
  * tokenizers.  Beside them: data spans, GGUF vocabularies, long words, broken
  * files (every truncation, seeded mutations) and failing allocations. */
 #include <jansson.h>
+#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -574,6 +576,65 @@ TEST(a_megabyte_of_one_kind)
                 encode_long(t, units[i], 1u << 18);
         fx_tokenizer_free(t);
     }
+}
+
+/* Unbroken runs, as base64 or a line of dashes in a tool's result make them. */
+static const struct { const char *unit; size_t n; } runs[] = {
+    { "k", 150000 }, { " ", 150000 }, { "-", 150000 }, { "\xe7\x95\x8c", 70000 }, { "~", 900000 }, { "q7", 70000 }, { "Q2", 70000 },
+    { "=+/", 50000 }, { "\r\n", 70000 }, { "\xcc\x81", 70000 },
+};
+
+static double thread_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double encode_run(const fx_tokenizer *t, const char *unit, size_t n)
+{
+    double start = thread_seconds();
+
+    encode_long(t, unit, n * strlen(unit));
+    return thread_seconds() - start;
+}
+
+static void *encode_runs(void *arg)
+{
+    (void)arg;
+    static const char *const names[] = { "bytelevel", "qwen2", "llama3", "gemma" };
+
+    for (size_t f = 0; f < FX_COUNT(names); f++) {
+        fx_tokenizer *t = load_family(names[f]);
+
+        for (size_t i = 0; i < FX_COUNT(runs); i++) {
+            double one = 1e9, two = 1e9;
+
+            for (int k = 0; k < 3 && !(two < 2.5 * one + 0.01); k++) {      /* once is enough, unless something came between */
+                one = fmin(one, encode_run(t, runs[i].unit, runs[i].n / 2));
+                two = fmin(two, encode_run(t, runs[i].unit, runs[i].n));
+            }
+            if (two > 4 * one + 0.05)
+                FXTEST_FAIL("%s: %zu of \"%s\" take %.3f s, half of them %.3f s", names[f], runs[i].n, runs[i].unit, two, one);
+        }
+        fx_tokenizer_free(t);
+    }
+    return NULL;
+}
+
+/* A host may call from a thread with a small stack: nothing recurses by the length of the text, and twice the text takes
+ * twice the time. */
+TEST(long_runs_on_a_small_stack)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    REQUIRE(pthread_attr_init(&attr) == 0);
+    REQUIRE(pthread_attr_setstacksize(&attr, 512 << 10) == 0);
+    REQUIRE(pthread_create(&thread, &attr, encode_runs, NULL) == 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attr);
 }
 
 TEST(marks_in_falling_order)
