@@ -36,8 +36,9 @@ typedef struct job {
     size_t max_rows;
     int32_t *pos, *seq, *wanted; /* [max_rows] each */
     fx_page *pages;              /* [n_pages] */
-    size_t n_pages;
+    size_t n_pages, n_texts;     /* of a step at most */
     uint8_t *kv;
+    uint8_t *slots;              /* [n_texts][slot_bytes], recurrent state; NULL: the model has none */
     fx_step_seq *seqs;           /* [STEP_TEXTS] */
     fx_pool_sums *sums;          /* [STEP_TEXTS] */
     double *room, *work;
@@ -203,6 +204,7 @@ static fx_status make_room(job *j)
             rows += length(j, k);
         }
         j->n_pages = FX_MAX(j->n_pages, pages);
+        j->n_texts = FX_MAX(j->n_texts, end - i);
         if (j->m->both_ways)
             j->max_rows = FX_MAX(j->max_rows, rows);
     }
@@ -214,6 +216,8 @@ static fx_status make_room(job *j)
     j->work = fx_mem_array(j->mem, 2 * (size_t)fx_embedder_widest(&j->m->embedder, (int64_t)dim), sizeof(*j->work));
     j->vector = fx_mem_array(j->mem, (size_t)j->m->embedder.dim, sizeof(*j->vector));
     j->kv = fx_pages_alloc(FX_MAX(j->n_pages * s->page_bytes, (size_t)64));
+    if (s->slot_bytes && !(j->slots = fx_pages_alloc(j->n_texts * s->slot_bytes)))
+        return fx_nomem(j->err, "an embedding");
     if (!j->pos || !j->pages || !j->seqs || !j->sums || !j->room || !j->work || !j->vector || !j->kv)
         return fx_nomem(j->err, "an embedding");
     j->seq = j->pos + j->max_rows;
@@ -230,6 +234,7 @@ static void free_room(job *j)
 
     give_exec(j);
     fx_pages_free(j->kv, FX_MAX(j->n_pages * s->page_bytes, (size_t)64));
+    fx_pages_free(j->slots, j->n_texts * s->slot_bytes);
     fx_mem_free(j->mem, j->pos, 3 * j->max_rows * sizeof(*j->pos));
     fx_mem_free(j->mem, j->pages, j->n_pages * sizeof(*j->pages));
     fx_mem_free(j->mem, j->seqs, STEP_TEXTS * sizeof(*j->seqs));
@@ -252,8 +257,12 @@ static bool is_wanted(const job *j, size_t k, size_t n)
 /* Rows [at, at + n) of text i behind the step's rows. */
 static void add_rows(job *j, fx_step *s, size_t i, size_t at, size_t n, const fx_page *pages)
 {
+    const fx_state_table *state = fx_program_state(j->m->program);
+
     j->seqs[s->n_seqs] = (fx_step_seq){ .row0 = s->n_rows, .n_rows = (int32_t)n, .pos0 = (int32_t)at, .pages = pages,
-                                        .adapter = j->adapter ? 0 : -1 };
+                                        .adapter = j->adapter ? 0 : -1,
+                                        .slot = j->slots ? j->slots + (size_t)s->n_seqs * state->slot_bytes : NULL,
+                                        .length_class = fx_state_length_class(state, (int64_t)length(j, i)) };
     for (size_t k = 0; k < n; k++, s->n_rows++) {
         j->pos[s->n_rows] = (int32_t)(at + k);
         j->seq[s->n_rows] = s->n_seqs;
@@ -285,11 +294,14 @@ static fx_status run_step(job *j, const fx_step *s)
 /* Texts [i, end), or one long text in pieces. */
 static fx_status run_batch(job *j, size_t i, size_t end)
 {
-    const size_t page = (size_t)fx_program_state(j->m->program)->page_tokens;
+    const fx_state_table *state = fx_program_state(j->m->program);
+    const size_t page = (size_t)state->page_tokens;
     size_t next_page = 0, at = 0, n;
     int64_t dim = j->m->info.embedding_dim;
     fx_step s = new_step(j, j->begin[i]);
 
+    if (j->slots)
+        memset(j->slots, 0, (end - i) * state->slot_bytes);
     for (size_t k = i; k < end; k++)
         fx_pool_begin(&j->sums[k - i], j->room + (k - i) * fx_pool_sums_doubles(dim), dim);
     if (length(j, i) > j->max_rows) {

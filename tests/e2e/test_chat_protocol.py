@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from conftest import FORNAX, TINY, Server
-from made_models import byte_ids, changed_copy, speaker
+from made_models import byte_ids, changed_copy, long_copy, speaker
 
 EOS = 509
 CHAT, RAW = "/v1/chat/completions", "/v1/completions"
@@ -285,6 +285,17 @@ def test_a_limit_beyond_the_context_ends_with_the_context(tiny, n, fields, new):
 def test_a_model_that_never_stops_ends_with_the_context(tiny):
     r = ask(tiny, {"messages": [{"role": "user", "content": "w " * 200}], "ignore_eos": True})
     assert r["usage"]["total_tokens"] == 512 and r["choices"][0]["finish_reason"] == "length"
+
+
+def test_a_small_cache_is_a_small_context(tmp_path, serve):
+    """What the pages can't hold isn't promised: the limit is said before, and is the one that errors name."""
+    s = serve(long_copy(tmp_path / "m"), "--kv-mib", "1")
+    n = json.loads(s.request("GET", "/v1/models")[2])["data"][0]["max_model_len"]
+    assert 512 < n < 200000
+    ids = [i % 400 for i in range(n)]
+    assert str(n) in refused(s, {"prompt": ids, "max_tokens": 1}, RAW)["message"]
+    r = ask(s, {"prompt": ids[1:], "max_tokens": 5, "ignore_eos": True}, RAW)
+    assert r["usage"]["completion_tokens"] == 1 and r["choices"][0]["finish_reason"] == "length"
 
 
 def conversation(turns, words=12):

@@ -4,12 +4,13 @@ import json
 import signal
 import socket
 import struct
+import subprocess
 import threading
 import time
 
 import pytest
 
-from conftest import ROOT, until
+from conftest import FORNAX, ROOT, until
 from made_models import change, changed_copy, long_copy
 
 CHAT, RAW = "/v1/chat/completions", "/v1/completions"
@@ -210,6 +211,17 @@ def test_a_second_signal_ends_it_at_once(serve, long_model, body):
     assert s.process.wait(30) == 130 and time.monotonic() - start < 5
     c.close()
     s.log.close()
+
+
+@pytest.mark.parametrize("delay", [0.02, 0.1, 0.2, 0.4])
+def test_told_to_stop_while_the_model_loads(smol_path, delay):
+    p = subprocess.Popen([FORNAX, "serve", smol_path, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(delay)
+    p.send_signal(signal.SIGTERM)
+    out, errors = p.communicate(timeout=30)
+    # before it could listen for signals, while it loaded, or when it already served
+    assert p.returncode == (0 if b"is served" in out else 130) or p.returncode == -signal.SIGTERM and not out, (p.returncode, out, errors)
+    assert b"Sanitizer" not in errors
 
 
 def test_a_long_prompt_does_not_hold_up_the_end(serve, long_model):

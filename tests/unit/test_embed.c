@@ -165,6 +165,46 @@ TEST(texts_that_are_too_long)
     close_model(&s);
 }
 
+/* Decoders of every kind of state embed too, and a text beside others has the bits that it has alone. */
+TEST(decoders_with_any_kind_of_state)
+{
+    static const char *const decoders[] = { "llama3", "mistral", "mamba", "mamba2", "lfm2", "qwen3_5", "gpt_oss", "deepseek_v2", "phi3_longrope" };
+    enum { LONGEST = 200, TEXTS = 70 };
+
+    for (size_t m = 0; m < FX_COUNT(decoders); m++) {
+        fornax_model_options mo = FORNAX_OPTIONS(fornax_model_options);
+        fornax_embeddings *all = NULL, *one = NULL;
+        fornax_embed_input in[TEXTS];
+        static int32_t ids[TEXTS][LONGEST];
+        fornax_context *ctx = NULL;
+        fornax_model *model = NULL;
+        fornax_error err = { 0 };
+        char path[512];
+
+        mo.embeddings = 1;
+        snprintf(path, sizeof(path), FXTEST_DATA "/models/%s", decoders[m]);
+        CHECK_OK(fornax_context_open(&ctx, NULL, &err), err);
+        CHECK_OK(fornax_model_open(&model, ctx, path, &mo, &err), err);
+        for (int i = 0; i < TEXTS; i++) {
+            for (int k = 0; k < LONGEST; k++)
+                ids[i][k] = (i * 7 + k * k * 3 + 1) % 250;
+            in[i] = (fornax_embed_input){ .ids = ids[i], .n_ids = (size_t)(1 + i * 37 % LONGEST) };
+        }
+        CHECK_OK(fornax_embed(&all, model, in, TEXTS, NULL, &err), err);
+        for (int i = 0; i < TEXTS && all; i += 9) {
+            CHECK_OK(fornax_embed(&one, model, &in[i], 1, NULL, &err), err);
+            if (memcmp(fornax_embeddings_row(one, 0), fornax_embeddings_row(all, (size_t)i),
+                       (size_t)fornax_embeddings_dim(all) * sizeof(float)) != 0)
+                FXTEST_FAIL("%s: text %d differs alone", decoders[m], i);
+            CHECK(fabs(square(fornax_embeddings_row(one, 0), fornax_embeddings_dim(one)) - 1) < 1e-4);
+            fornax_embeddings_close(one);
+        }
+        fornax_embeddings_close(all);
+        fornax_model_close(model);
+        fornax_context_close(ctx);
+    }
+}
+
 typedef struct watch {
     int calls, last;             /* the call that says stop; 0: none */
     double seen;
