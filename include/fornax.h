@@ -415,8 +415,8 @@ FORNAX_API void fornax_request_close(fornax_request *req);
 
 /* ---- Adapters ---------------------------------------------------------------------- */
 
-/* A low-rank adapter (LoRA, arXiv 2106.09685) in PEFT's layout: a folder with
- * adapter_config.json and adapter_model.safetensors, made for the model's hub form. Immutable
+/* A low-rank adapter (LoRA, arXiv 2106.09685): PEFT's folder with adapter_config.json and
+ * adapter_model.safetensors, or a GGUF file. Either goes with either form of the model. Immutable
  * once open; requests with different adapters and without run in one batch, and those without get
  * the bits of the bare model. Cached prefixes are shared among requests whose adapters have equal
  * content and scale, whatever their names or paths. */

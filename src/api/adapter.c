@@ -110,12 +110,20 @@ static fx_place place_of(const fx_lora_file *f, const fx_adapter_ask *ask)
     return p;
 }
 
+/* Adapters of these do nothing: the pooler of encoders isn't run here (vectors are made otherwise), and the hub's classes read the
+ * weights of Mamba's dt_proj past what PEFT puts around it. */
+static bool is_idle(const fx_lora_file *f, const fx_lora_entry *e)
+{
+    return f->model->arch ? !e->place.gguf && e->place.role && strcmp(e->place.role, "ssm_dt") == 0
+                          : fx_str_is(e->place.name, "pooler.dense");
+}
+
 static bool is_for(const fx_lora_file *f, const fx_adapter_ask *ask, const fx_place *p, const fx_lora_entry *e,
                    fx_place_link *link)
 {
     int64_t expert = p->expert >= 0 ? p->expert : ask->expert;
 
-    return ask->table == (e->form == FX_LORA_TABLE) && (e->place.expert < 0 || e->place.expert == expert) &&
+    return ask->table == (e->form == FX_LORA_TABLE) && !is_idle(f, e) && (e->place.expert < 0 || e->place.expert == expert) &&
            fx_place_link_of(&f->places, p, (fx_half)ask->half, &e->place, link);
 }
 
@@ -248,7 +256,7 @@ static fx_status conclude(const finder *x, fx_hash128 *identity, fx_error *err)
         const fx_weight *pair[] = { e->a.of, e->b.of };
         const double numbers[] = { (double)e->rank, e->scale, x->scale, (double)e->form, (double)e->a.rows };
 
-        if (!e->used)
+        if (!e->used && !is_idle(f, e))
             return fx_lora_fault(f, e->name, FORNAX_EUNSUP, err, "the model has no such matrix that an adapter can change");
         mix(identity, e->name.p, e->name.n);
         mix(identity, numbers, sizeof numbers);

@@ -184,14 +184,14 @@ static fx_status compare(peft *p, const fx_weight *a, const fx_weight *b, double
 
 /* PEFT saves the tables that it adapts beside the pairs. They must be the model's own, up to what
  * rounding and quantizing change. */
-static fx_status check_copy(peft *p, const fx_weight *t, fx_str module, fx_error *err)
+static fx_status check_copy(peft *p, const fx_weight *t, fx_str module, const char *suffix, fx_error *err)
 {
     fx_lora_file *f = p->file;
     fx_place place = fx_place_of(&f->places, module, false);
-    const fx_weight *own = f->model->arch ? fx_place_tensor(&f->places, &place) : fx_weights_find(f->model->weights, module);
+    const fx_weight *own = f->model->arch ? fx_place_tensor(&f->places, &place, suffix) : NULL;
     double size, off, most;
 
-    if (!own || own->rank != 2 || t->rank != 2 || own->shape[0] != t->shape[0] || own->shape[1] != t->shape[1] ||
+    if (!own || own->rank != t->rank || own->shape[0] != t->shape[0] || own->shape[1] != t->shape[1] || own->n_elems != t->n_elems ||
         !fx_dequantize_supports(t->dtype))
         return fx_lora_fault(f, t->name, FORNAX_EUNSUP, err, "a matrix that takes the place of the model's isn't supported");
     FX_TRY(compare(p, own, t, &size, &off, err));
@@ -207,15 +207,20 @@ static fx_status add_tensor(peft *p, const fx_weight *t, fx_error *err)
         { ".lora_A.weight", true, false }, { ".lora_B.weight", false, false },
         { ".lora_embedding_A", true, true }, { ".lora_embedding_B", false, true },
     };
+    static const char *const copies[] = { ".base_layer.weight", ".base_layer.bias" };
     fx_lora_file *f = p->file;
-    fx_str name = t->name, front = FX_STR("base_model.model."), copy = FX_STR(".base_layer.weight");
+    fx_str name = t->name, front = FX_STR("base_model.model.");
     size_t i = 0;
     fx_lora_entry *e;
 
     if (fx_str_starts(name, front))
         name = fx_str_n(name.p + front.n, name.n - front.n);
-    if (fx_str_ends(name, copy))
-        return check_copy(p, t, fx_str_n(name.p, name.n - copy.n), err);
+    for (size_t k = 0; k < FX_COUNT(copies); k++) {
+        fx_str copy = fx_str_of(copies[k]);
+
+        if (fx_str_ends(name, copy))
+            return check_copy(p, t, fx_str_n(name.p, name.n - copy.n), copies[k] + strlen(".base_layer"), err);
+    }
     while (i < FX_COUNT(ends) && !fx_str_ends(name, fx_str_of(ends[i].end)))
         i++;
     if (i == FX_COUNT(ends))
@@ -231,6 +236,23 @@ static fx_status add_tensor(peft *p, const fx_weight *t, fx_error *err)
     return FORNAX_OK;
 }
 
+/* Whether target_parameters' "s" means a parameter of the module. One without a parent means that of any module
+ * which has it: the experts. */
+static bool is_parameter(const peft *p, const char *s, fx_str module)
+{
+    const char *dot = strrchr(s, '.');
+    fx_str parent = fx_str_n(s, dot ? (size_t)(dot - s) : 0);
+    fx_place_part part;
+    int64_t layer, expert;
+    char *whole;
+
+    if (parent.n)
+        return fx_str_eq(module, parent) ||
+               (module.n > parent.n && fx_str_ends(module, parent) && module.p[module.n - parent.n - 1] == '.');
+    whole = fx_arena_printf(&p->file->arena, "%.*s.%s", FX_STR_ARG(module), s);
+    return whole && fx_expert_name(fx_place_bare(fx_str_of(whole)), false, &part, &layer, &expert);
+}
+
 /* Parameters of a module that target_parameters names, in the order of the module's own list: what makes a
  * hidden row before what makes the result. */
 static size_t parameters_of(const peft *p, fx_str module, const char *out[4])
@@ -239,16 +261,19 @@ static size_t parameters_of(const peft *p, fx_str module, const char *out[4])
     size_t n = 0;
 
     for (size_t i = 0; i < json_array_size(list) && n < 4; i++) {
-        const char *s = json_string_value(json_array_get(list, i)), *dot = s ? strrchr(s, '.') : NULL;
-        fx_str parent = s ? fx_str_n(s, dot ? (size_t)(dot - s) : 0) : FX_STR("");
-        size_t at = n;
+        const char *s = json_string_value(json_array_get(list, i)), *name;
+        size_t at = n, same = 0;
 
-        if (!s || (parent.n && !fx_str_eq(module, parent) &&
-                   !(fx_str_ends(module, parent) && module.p[module.n - parent.n - 1] == '.')))
+        if (!s || !is_parameter(p, s, module))
             continue;
-        if (n && strstr(out[n - 1], "down") && !strstr(s, "down"))
+        name = strrchr(s, '.') ? strrchr(s, '.') + 1 : s;
+        while (same < n && strcmp(out[same], name) != 0)
+            same++;
+        if (same < n)
+            continue;
+        if (n && strstr(out[n - 1], "down") && !strstr(name, "down"))
             out[at--] = out[n - 1];
-        out[at] = dot ? dot + 1 : s;
+        out[at] = name;
         n++;
     }
     return n;

@@ -126,6 +126,7 @@ const fx_cmd fx_cmd_encode = {
     .name = "encode", .args = "MODEL", .min_args = 1, .max_args = 1,
     .summary = "turn texts into vectors",
     .examples = "  echo -n 'What is gravity?' | fornax encode folder/ --json\n"
+                "  echo -n 'What is gravity?' | fornax encode folder/ --lora adapter/\n"
                 "  fornax encode folder/ --input lines.txt --dimensions 256 --json\n",
     .opts = opts, .opts_bytes = sizeof(encode_opts), .run = run,
 };

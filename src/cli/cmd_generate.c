@@ -290,6 +290,7 @@ const fx_cmd fx_cmd_generate = {
     .name = "generate", .args = "MODEL", .min_args = 1, .max_args = 1,
     .summary = "continue a prompt",
     .examples = "  fornax generate model.gguf -p 'The capital of France is' -n 32\n"
+                "  fornax generate folder/ --lora adapter/:0.5 --chat -p 'Hello'\n"
                 "  fornax generate model.gguf --chat -p 'What is gravity?' -T 0.7 --top-p 0.9 --seed 1\n"
                 "  fornax generate model.gguf --tokens 504,3575 -n 8 --json\n",
     .opts = opts, .opts_bytes = sizeof(generate_opts), .defaults = &defaults, .run = run,

@@ -148,6 +148,7 @@ const fx_cmd fx_cmd_logits = {
     .name = "logits", .args = "MODEL", .min_args = 1, .max_args = 1,
     .summary = "print the raw logits of a forward pass",
     .examples = "  fornax logits model.gguf --text 'The capital of France is'\n"
+                "  fornax logits model.gguf --text 'The capital of France is' --lora adapter.gguf\n"
                 "  fornax logits folder/ --tokens 1,2,3 --positions all --dtype f32 --json\n",
     .opts = opts, .opts_bytes = sizeof(logits_opts), .defaults = &defaults, .run = run,
 };

@@ -1,6 +1,8 @@
 /* places.c - places in the network by name, and the order of rows between hub and GGUF. */
 #include "models/places.h"
 
+#include <stdio.h>
+
 #include "models/models_int.h"
 
 fx_str fx_place_bare(fx_str name)
@@ -40,17 +42,20 @@ fx_place fx_place_of(const fx_places *m, fx_str name, bool gguf)
     return out;
 }
 
-const fx_weight *fx_place_tensor(const fx_places *m, const fx_place *p)
+static const fx_weight *tensor_of(const fx_places *m, int64_t layer, const char *role, const char *suffix)
 {
-    const fx_weight *t = NULL;
-    char name[128];
+    char whole[96], name[128];
 
-    if (p->role && fx_role_name(m->arch, m->weights, p->layer, p->role, name, sizeof name))
-        t = fx_weights_find(m->weights, fx_str_of(name));
-    if (!t && p->role && strcmp(p->role, "output") == 0 &&
-        fx_role_name(m->arch, m->weights, p->layer, "token_embd", name, sizeof name))
-        t = fx_weights_find(m->weights, fx_str_of(name));
-    return t;
+    snprintf(whole, sizeof whole, "%s%s", role, strcmp(suffix, ".weight") ? suffix : "");
+    return fx_role_name(m->arch, m->weights, layer, whole, name, sizeof name) ? fx_weights_find(m->weights, fx_str_of(name)) : NULL;
+}
+
+const fx_weight *fx_place_tensor(const fx_places *m, const fx_place *p, const char *suffix)
+{
+    const fx_weight *t = p->role ? tensor_of(m, p->layer, p->role, suffix) : NULL;
+    bool output = p->role && strcmp(p->role, "output") == 0;
+
+    return t || !output ? t : tensor_of(m, p->layer, "token_embd", suffix);
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */

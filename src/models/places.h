@@ -47,8 +47,8 @@ typedef struct fx_places {
     const fx_model_params *params;
 } fx_places;
 
-/* The model's tensor of a place, by its role; NULL: not known. */
-const fx_weight *fx_place_tensor(const fx_places *m, const fx_place *p);
+/* The model's tensor of a place, by its role (suffix: ".weight", ".bias"); NULL: not known. */
+const fx_weight *fx_place_tensor(const fx_places *m, const fx_place *p, const char *suffix);
 /* The name is borrowed. */
 fx_place fx_place_of(const fx_places *m, fx_str name, bool gguf);
 /* False: they aren't the same place, or no order of rows leads from one to the other. Of stacked experts,

@@ -279,7 +279,7 @@ def test_load_and_unload_under_traffic(serve, folder, background):
 
 
 def fornax(*argv, stdin=""):
-    return subprocess.run([FORNAX, *map(str, argv)], input=stdin, capture_output=True, text=True, timeout=300)
+    return subprocess.run([FORNAX, *map(str, argv)], input=stdin, capture_output=True, encoding="utf-8", timeout=300)
 
 
 def test_commands_take_an_adapter(folder):
@@ -304,3 +304,23 @@ def test_commands_take_an_adapter(folder):
 def test_command_line_faults(argv, status, says):
     p = fornax(*argv)
     assert p.returncode == status and says in p.stderr, p.stderr
+
+
+# ---- Vectors ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["xlm_roberta", "qwen3_embedding"])
+def test_vectors_with_an_adapter(serve, name):
+    """Against PEFT, by the program and by the route."""
+    base, adapter = str(ROOT / "tests/data/embed" / name), str(ROOT / "tests/data/lora" / name)
+    items = json.load(open(adapter + "/reference.json", encoding="utf-8"))["items"]
+    client = serve(base, "--name", "base", "--dtype", "f32", "--lora", f"tuned={adapter}").client()
+    for item in items:
+        p = fornax("encode", base, "--dtype", "f32", "--json", "--lora", adapter, stdin=item["text"])
+        assert p.returncode == 0, p.stderr
+        answer = client.embeddings.create(model="tuned", input=item["text"])
+        bare = client.embeddings.create(model="base", input=item["text"]).data[0].embedding
+        assert answer.model == "tuned"
+        for got in (json.loads(p.stdout)["embeddings"][0], answer.data[0].embedding):
+            assert max(abs(x - y) for x, y in zip(got, item["embedding"], strict=True)) < 1e-5
+        assert max(abs(x - y) for x, y in zip(bare, item["embedding"], strict=True)) > 1e-2

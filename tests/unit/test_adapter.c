@@ -304,4 +304,222 @@ TEST(faults_are_named)
     rmdir(folder);
 }
 
+/* ---- Damaged files, and memory that runs out ---- */
+
+typedef struct bytes {
+    char *at;
+    size_t n;
+} bytes;
+
+static bytes read_all(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    bytes b = { malloc(1 << 20), 0 };
+
+    if (f && b.at) {
+        b.n = fread(b.at, 1, 1 << 20, f);
+        fclose(f);
+    }
+    return b;
+}
+
+static void write_all(const char *folder, const char *name, const char *at, size_t n)
+{
+    char path[512];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    unlink(path);
+    f = fopen(path, "wb");
+    if (f) {
+        fwrite(at, 1, n, f);
+        fclose(f);
+    }
+}
+
+/* An error with a sentence, or an adapter that runs. */
+static void try_folder(rig *r, const char *folder)
+{
+    const int32_t ids[] = { 1, 2, 3 };
+    fornax_adapter *a = NULL;
+    row got = { 0 };
+
+    if (fornax_adapter_open(&a, r->model, folder, NULL, &r->err) == FORNAX_OK)
+        CHECK_OK(fornax_adapter_evaluate(a, ids, 3, 2, keep_row, &got, &r->err), r->err);
+    else
+        CHECK(!a && strlen(r->err.text) > 0);
+    fornax_adapter_close(a);
+    free(got.at);
+}
+
+static uint64_t seed = 1;
+static uint64_t draw(uint64_t n)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (seed >> 33) % n;
+}
+
+static void damage(rig *r, const char *folder, const char *name, const char *from, bytes good, size_t head)
+{
+    for (size_t cut = 0; cut < good.n; cut += 1 + good.n / 60) {
+        write_all(folder, name, good.at, cut);
+        try_folder(r, folder);
+    }
+    for (int i = 0; i < 300; i++) {
+        bytes b = read_all(from);
+
+        for (uint64_t k = 0; b.n && k <= draw(3); k++)
+            b.at[draw(b.n < head ? b.n : head)] = (char)draw(256);
+        write_all(folder, name, b.at, b.n);
+        try_folder(r, folder);
+        free(b.at);
+    }
+    write_all(folder, name, good.at, good.n);
+    try_folder(r, folder);
+}
+
+static void damage_all(const char *base, const char *adapter)
+{
+    static const char *const names[] = { "adapter_config.json", "adapter_model.safetensors" };
+    char folder[] = "/tmp/fornax-adapter-XXXXXX", path[512];
+    bytes good[2];
+    rig r;
+
+    REQUIRE(mkdtemp(folder));
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", adapter, names[i]);
+        good[i] = read_all(path);
+        REQUIRE(good[i].n > 0);
+        write_all(folder, names[i], good[i].at, good[i].n);
+    }
+    if (open_rig_of(&r, base, adapter, 1, 0, "f32")) {
+        for (int i = 0; i < 2; i++) {
+            snprintf(path, sizeof path, "%s/%s", adapter, names[i]);
+            damage(&r, folder, names[i], path, good[i], 3000);
+        }
+    }
+    close_rig(&r);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+        free(good[i].at);
+    }
+    rmdir(folder);
+}
+
+TEST(damaged_files) { damage_all(MODEL, ADAPTER); }
+TEST(damaged_files_of_experts) { damage_all(MODELS "granitemoe", LORA "granitemoe"); }
+
+typedef struct limited {
+    int64_t left;                                    /* allocations; negative: any number */
+    int64_t blocks;
+} limited;
+
+static void *limited_alloc(void *user, void *p, size_t old_size, size_t new_size)
+{
+    limited *l = user;
+
+    (void)old_size;
+    if (new_size == 0) {
+        l->blocks -= p != NULL;
+        free(p);
+        return NULL;
+    }
+    if (l->left == 0)
+        return NULL;
+    l->left -= l->left > 0;
+    l->blocks += p == NULL;
+    return realloc(p, new_size);
+}
+
+TEST(out_of_memory)
+{
+    fornax_context_options co = FORNAX_OPTIONS(fornax_context_options);
+    fornax_model_options mo = FORNAX_OPTIONS(fornax_model_options);
+    fornax_context *ctx = NULL;
+    fornax_model *model = NULL;
+    fornax_error err = { 0 };
+    limited l = { .left = -1 };
+    fornax_adapter *a = NULL;
+    int64_t before;
+
+    co.alloc = limited_alloc;
+    co.alloc_user = &l;
+    co.threads = 1;
+    mo.adapters = 1;
+    CHECK_OK(fornax_context_open(&ctx, &co, &err), err);
+    CHECK_OK(fornax_model_open(&model, ctx, MODEL, &mo, &err), err);
+    before = l.blocks;
+    for (int64_t n = 0; n < 2000 && !a; n++) {
+        l.left = n;
+        if (fornax_adapter_open(&a, model, LORA "wide", NULL, &err) != FORNAX_OK)
+            CHECK(err.status == FORNAX_ENOMEM && l.blocks == before);
+    }
+    l.left = -1;
+    CHECK(a != NULL);
+    fornax_adapter_close(a);
+    CHECK(l.blocks == before);
+    fornax_model_close(model);
+    fornax_context_close(ctx);
+}
+
+/* ---- The prefix cache ---- */
+
+/* Pages of the prompt that were found, and the answer. */
+static int64_t ask(rig *r, const fornax_adapter *adapter, answer *a)
+{
+    fornax_request_options o = FORNAX_OPTIONS(fornax_request_options);
+    fornax_request *req = NULL;
+    const fornax_event *e;
+    int64_t cached = -1;
+    int32_t ids[70];
+
+    for (int k = 0; k < 70; k++)
+        ids[k] = (k * 37 + 3) % 400;
+    o.ids = ids;
+    o.n_ids = 70;
+    o.max_tokens = GEN;
+    o.ignore_eos = o.logprobs = 1;
+    o.adapter = adapter;
+    CHECK_OK(fornax_request_submit(&req, r->engine, &o, &r->err), r->err);
+    a->n = 0;
+    while (req && fornax_request_next(req, &e, -1, NULL) == FORNAX_OK) {
+        if (e->kind == FORNAX_EVENT_TOKEN && a->n < GEN) {
+            a->ids[a->n] = e->token;
+            a->logprobs[a->n++] = e->logprob;
+        } else if (e->kind == FORNAX_EVENT_DONE) {
+            cached = e->cached_tokens;
+        }
+    }
+    fornax_request_close(req);
+    return cached;
+}
+
+TEST(pages_belong_to_content_and_scale)
+{
+    fornax_adapter_options half = FORNAX_OPTIONS(fornax_adapter_options);
+    fornax_adapter *scaled = NULL, *again = NULL;
+    answer first, warm, other;
+    rig r;
+
+    half.scale = 0.5;
+    if (open_rig(&r, 1, 1, 0, "f32")) {
+        CHECK_OK(fornax_adapter_open(&scaled, r.model, ADAPTER, &half, &r.err), r.err);
+        CHECK_OK(fornax_adapter_open(&again, r.model, ADAPTER, NULL, &r.err), r.err);
+        CHECK_EQ_I64(ask(&r, NULL, &other), 0);
+        CHECK_EQ_I64(ask(&r, r.adapter, &first), 0);
+        CHECK_EQ_I64(ask(&r, scaled, &other), 0);
+        CHECK(!same(&first, &other));
+        CHECK_EQ_I64(ask(&r, again, &warm), 64);
+        CHECK(same(&first, &warm));
+        fornax_adapter_close(again);
+        CHECK_OK(fornax_adapter_open(&again, r.model, ADAPTER, NULL, &r.err), r.err);
+        CHECK_EQ_I64(ask(&r, again, &warm), 64);         /* its pages outlive it */
+        CHECK(same(&first, &warm));
+    }
+    fornax_adapter_close(scaled);
+    fornax_adapter_close(again);
+    close_rig(&r);
+}
+
 FXTEST_MAIN()
