@@ -16,7 +16,8 @@
 
 #define DATA FXTEST_DATA "/tokenizer/"
 
-static const char *const families[] = { "bytelevel", "llama3", "qwen2", "metaspace_normalizer", "gemma", "wordpiece" };
+static const char *const families[] = { "bytelevel", "llama3", "qwen2", "metaspace_normalizer", "gemma", "wordpiece",
+                                        "bert_uncased", "gpt2", "qwen2_5", "smollm2" };
 
 /* ---- Files and comparisons ----------------------------------------------------------- */
 
