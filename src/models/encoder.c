@@ -17,14 +17,14 @@
 
 typedef struct kind {
     const char *name, *gguf;         /* ours; general.architecture */
-    const char *hf[3];               /* of "architectures" */
+    const char *hf[4];               /* of "architectures" */
     bool rotary, gated, offset;      /* offset: positions begin at pad_token_id + 1 */
 } kind;
 
 static const kind kinds[] = {
     { "bert", "bert", { "BertModel", "BertForMaskedLM", "BertForPreTraining" }, false, false, false },
     { "xlm-roberta", NULL, { "XLMRobertaModel", "XLMRobertaForMaskedLM", NULL }, false, false, true },
-    { "roberta", NULL, { "RobertaModel", "RobertaForMaskedLM", "CamembertModel" }, false, false, true },
+    { "roberta", NULL, { "RobertaModel", "RobertaForMaskedLM", "CamembertModel", "CamembertForMaskedLM" }, false, false, true },
     { "nomic-bert", "nomic-bert", { "NomicBertModel", "NomicBertForMaskedLM", NULL }, true, true, false },
 };
 
