@@ -136,11 +136,11 @@ def fuzz_targets(folder, label, seconds):
         tally(f"{source.stem} ({label})", rc, out, time.time() - start)
 
 
-def fetch_model(args):
-    """Path of the small model, or "" (the tests that need it say so)."""
+def fetch_model(args, name="smollm2"):
+    """Path of a small model, or "" (the tests that need it say so)."""
     if args.no_model:
         return ""
-    p = subprocess.run([ROOT / "scripts/model"], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    p = subprocess.run([ROOT / "scripts/model", name], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
     return p.stdout.strip().splitlines()[-1] if p.returncode == 0 and p.stdout.strip() else ""
 
 
@@ -185,16 +185,16 @@ def step_e2e(args):
         say("  skipped: pytest, openai and numpy are not installed")
         count("e2e", skipped=1)
         return
-    model = fetch_model(args)
+    model, minilm = fetch_model(args), fetch_model(args, "minilm")
     for level in cpu_levels() if args.long else cpu_levels()[-1:]:
         report = CACHE / f"e2e-{level}.xml"
-        small = model if level != "scalar" else ""             # the reference kernels need minutes for an answer of it
+        real = [model, minilm] if level != "scalar" else ["", ""]      # the reference kernels need minutes for them
         report.unlink(missing_ok=True)
         start = time.time()
         rc = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider",
                              f"--junitxml={report}", tests], cwd=ROOT, stdin=subprocess.DEVNULL,
-                            env={**os.environ, "FORNAX": str(ROOT / "build/fornax"), "FORNAX_MODEL": small,
-                                 "FORNAX_CPU": level, "PYTHONDONTWRITEBYTECODE": "1"}).returncode
+                            env={**os.environ, "FORNAX": str(ROOT / "build/fornax"), "FORNAX_MODEL": real[0],
+                                 "FORNAX_MINILM": real[1], "FORNAX_CPU": level, "PYTHONDONTWRITEBYTECODE": "1"}).returncode
         try:
             suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
             tests_n, failed, errors, skipped = (int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped"))

@@ -1,7 +1,8 @@
 """What the end-to-end tests share: servers of the built program, and how to talk to them.
 
 FORNAX        the program (default: build/fornax)
-FORNAX_MODEL  a real model file (default: what scripts/model fetched); empty or missing: the
+FORNAX_MODEL, FORNAX_MINILM
+              real models (default: what scripts/model fetched); empty or missing: the
               tests that need one are skipped. The rest run on the tiny random checkpoints of tests/data/models.
 """
 import json
