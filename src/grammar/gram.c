@@ -114,18 +114,26 @@ void fx_gram_set_separators(fx_gram_builder *b, fx_str comma, fx_str colon)
     }
 }
 
-static const fx_gpunct *punct_of(fx_gram_builder *b)
+static fx_re blanks_of(fx_gram_builder *b)
 {
     static const fx_rune_range blanks[] = { { ' ', ' ' }, { '\t', '\n' }, { '\r', '\r' } };
     fx_re_pool *p = b->g->pool;
+
+    if (b->exact || b->space == FX_SPACE_COMPACT)
+        return FX_RE_EMPTY;
+    return fx_re_repeat(p, fx_re_runes(p, FX_SPELL_UTF8, blanks, FX_COUNT(blanks)), 0,
+                        b->space == FX_SPACE_BOUNDED ? BLANKS_MAX : FX_RE_INF);
+}
+
+static const fx_gpunct *punct_of(fx_gram_builder *b)
+{
+    fx_re_pool *p = b->g->pool;
     fx_gpunct *x = &b->punct;
-    fx_re w = FX_RE_EMPTY;
+    fx_re w;
 
     if (b->have_punct)
         return x;
-    if (!b->exact && b->space != FX_SPACE_COMPACT)
-        w = fx_re_repeat(p, fx_re_runes(p, FX_SPELL_UTF8, blanks, FX_COUNT(blanks)), 0,
-                         b->space == FX_SPACE_BOUNDED ? BLANKS_MAX : FX_RE_INF);
+    w = blanks_of(b);
     x->empty_object = fx_re_literal(p, FX_STR("}"));
     x->empty_array = fx_re_literal(p, FX_STR("]"));
     x->open_object = fx_re_cat(p, fx_re_literal(p, FX_STR("{")), w);
@@ -151,6 +159,8 @@ fx_gnode fx_gram_lexeme(fx_gram_builder *b, fx_re re)
     return add(b, FX_G_LEXEME, re, 0, 0);
 }
 
+fx_gnode fx_gram_blanks(fx_gram_builder *b) { return fx_gram_lexeme(b, blanks_of(b)); }
+fx_gnode fx_gram_comma(fx_gram_builder *b) { return fx_gram_lexeme(b, punct_of(b)->comma); }
 fx_gnode fx_gram_token(fx_gram_builder *b, int32_t id) { return add(b, FX_G_TOKEN, (uint32_t)id, 0, 0); }
 
 static bool all_made(fx_gram_builder *b, const fx_gnode *kids, size_t n)

@@ -17,9 +17,10 @@ typedef struct fx_schema_options {
     size_t n_remotes;
 } fx_schema_options;
 
-/* Adds the schema to 'b' as the node *root, FX_GNODE_NEVER where it is found that no value satisfies it.  FORNAX_EFORMAT: not a schema; FORNAX_EUNSUP: a keyword or
- * combination that can't be enforced; err->param holds the pointer ("#/properties/a/pattern").  Warnings
- * (unknown formats, unknown keywords), one a line, are appended to 'warnings' where it isn't NULL. */
+/* Adds the schema to 'b' as the node *root; FX_GNODE_NEVER where it is found that no value satisfies it.
+ * FORNAX_EFORMAT: not a schema; FORNAX_EUNSUP: a keyword or combination that can't be enforced, or too
+ * complex; err->param holds the pointer ("#/properties/a/pattern").  Warnings (unknown formats, unknown
+ * keywords), one a line, are appended to 'warnings' where it isn't NULL. */
 fx_status fx_schema_build(fx_gnode *root, fx_gram_builder *b, const fx_mem *mem, fx_str text,
                           const fx_schema_options *options, fx_buf *warnings, fx_error *err);
 

@@ -1,0 +1,295 @@
+/* test_schema.c - JSON Schema: which texts a schema admits, and which schemas are refused where.
+ *
+ * The rows' verdicts follow the specification (drafts 4 to 2020-12); every text is also fed token by token
+ * against brute force masks (grammar_walk.h). */
+#include "grammar_walk.h"
+
+#include "grammar/schema.h"
+
+typedef struct row {
+    const char *schema;
+    const char *yes, *no;           /* texts, each ended by \1 */
+} row;
+
+static fx_schema_options judge = { .any_order = true, .any_number = true };
+
+static fx_status build(fx_gram **g, const char *schema, const fx_schema_options *o, fx_buf *warnings, bool *never,
+                       fx_error *err)
+{
+    fx_gram_builder *b = fx_gram_builder_new(&fx_mem_libc, NULL);
+    fx_gnode root;
+    fx_status st;
+
+    *g = NULL;
+    fx_gram_set_space(b, FX_SPACE_BOUNDED);
+    st = fx_schema_build(&root, b, &fx_mem_libc, fx_str_of(schema), o, warnings, err);
+    *never = st == FORNAX_OK && root == FX_GNODE_NEVER;
+    if (st != FORNAX_OK || *never) {
+        fx_gram_builder_free(b);
+        return st;
+    }
+    return fx_gram_finish(g, b, root, err);
+}
+
+static void check_rows(const row *rows, size_t n, const fx_schema_options *o)
+{
+    fx_gvocab *v = walk_vocab(&fx_mem_libc);
+
+    for (size_t i = 0; i < n; i++) {
+        fx_error err = { 0 };
+        fx_gram *g;
+        bool never;
+
+        if (build(&g, rows[i].schema, o, NULL, &never, &err) != FORNAX_OK) {
+            FXTEST_FAIL("%s: %s", rows[i].schema, err.text);
+            continue;
+        }
+        if (never) {
+            if (rows[i].yes[0])
+                FXTEST_FAIL("%s: nothing satisfies it", rows[i].schema);
+            continue;
+        }
+        walk_words(g, v, rows[i].yes, true, rows[i].schema);
+        walk_words(g, v, rows[i].no, false, rows[i].schema);
+        fx_gram_unref(g);
+    }
+    fx_gvocab_unref(v);
+}
+#define CHECK_ROWS(rows, o) check_rows(rows, FX_COUNT(rows), o)
+
+TEST(types)
+{
+    static const row rows[] = {
+        { "true", "1\1\"x\"\1[1, {\"a\":null}]\1{}\1true\1", "\1tru\1[1,]\1{\"a\":1,}\1{a:1}\1{\"a\":1,\"a\":2}\1 1\1" },
+        { "{}", "null\1[[]]\1", "nul\1" },
+        { "false", "", "1\1" },
+        { "{\"type\":\"null\"}", "null\1", "0\1\"\"\1" },
+        { "{\"type\":\"boolean\"}", "true\1false\1", "null\1TRUE\1" },
+        { "{\"type\":\"string\"}", "\"\"\1\"\\u00e9\\n\"\1\"\xc3\xa9\"\1\"\\ud83d\\ude00\"\1", "\"\t\"\1\"\\ud8\"\1\"\\x\"\1'a'\1" },
+        { "{\"type\":\"number\"}", "0\1-0\1" "1.5\1" "1E+5\1" "2.5e-3\1", "01\1+1\1" "1.\1.5\1" "1e\1-\1--1\1NaN\1" },
+        { "{\"type\":\"integer\"}", "0\1-12\1" "1.0\1" "1e2\1" "1.50e1\1" "100e-2\1" "0e-5\1", "1.5\1" "1e-1\1" "0.10e0\1" },
+        { "{\"type\":[\"string\",\"null\"]}", "\"a\"\1null\1", "1\1[]\1" },
+        { "{\"type\":[\"integer\",\"number\"]}", "1.5\1", "\"\"\1" },
+        { "{\"type\":\"array\"}", "[]\1[ 1 ,\n\"a\" ]\1", "{}\1[1 2]\1[1]]\1" },
+        { "{\"type\":\"object\"}", "{}\1{ \"a\" : 1 }\1", "[]\1{\"a\"}\1" },
+    };
+
+    CHECK_ROWS(rows, &judge);
+}
+
+TEST(numbers)
+{
+    static const row rows[] = {
+        { "{\"minimum\":0.25,\"maximum\":3.5}", "0.25\1" "3.5\1" "35e-1\1" "0.0350E2\1" "1\1\"x\"\1",
+          "0.2499\1" "3.50001\1" "36e-1\1-1\1" "0\1" "1e1\1" },
+        { "{\"type\":\"number\",\"exclusiveMinimum\":0.25,\"maximum\":3.5}", "0.2501\1" "1\1" "3.49999\1" "3.500\1",
+          "0.25\1" "0.250\1" "0\1" "3.5000001\1" "35\1" },
+        { "{\"exclusiveMinimum\":-1e2,\"exclusiveMaximum\":0}", "-99.9\1-1e-9\1", "-100\1-1e2\1" "0\1-0\1" "0.0\1" },
+        { "{\"minimum\":0}", "0\1-0.0\1" "1e300\1" "5\1", "-1\1-1e-5\1" },
+        { "{\"type\":\"integer\",\"minimum\":10,\"maximum\":12}", "10\1" "11\1" "12\1" "1.2e1\1" "120e-1\1" "0.11e2\1",
+          "9\1" "13\1" "10.5\1" "1.15e1\1" "1e2\1" "-10\1" },
+        { "{\"type\":\"integer\",\"exclusiveMinimum\":0.5,\"exclusiveMaximum\":2.5}", "1\1" "2\1" "2.0\1", "0\1" "3\1" "1.5\1" },
+        { "{\"type\":\"integer\",\"exclusiveMinimum\":-3,\"exclusiveMaximum\":3}", "-2\1" "0\1" "2\1", "-3\1" "3\1" },
+        { "{\"type\":\"integer\",\"minimum\":0.2,\"maximum\":0.8}", "", "0\1" "1\1" "0.5\1" },
+        { "{\"type\":\"integer\",\"minimum\":-9223372036854775808,\"maximum\":9223372036854775807}",
+          "9223372036854775807\1-9223372036854775808\1", "9223372036854775808\1-9223372036854775809\1" "1e19\1" },
+        { "{\"multipleOf\":7}", "0\1" "7\1" "700007\1" "0.7e1\1-14\1", "1\1" "48\1" "0.7\1" "700008\1" },
+        { "{\"multipleOf\":0.01}", "0.01\1" "19.99\1" "3\1" "1e-2\1" "0.010\1", "0.001\1" "1.005\1" "1e-3\1" },
+        { "{\"multipleOf\":2.5,\"minimum\":1,\"maximum\":8}", "2.5\1" "5\1" "7.5\1" "25e-1\1" "5.0\1", "0\1" "10\1" "3\1" "2.55\1" },
+        { "{\"multipleOf\":300}", "300\1" "9e2\1" "0\1", "100\1" "30\1" },
+        { "{\"allOf\":[{\"multipleOf\":4},{\"multipleOf\":6},{\"maximum\":30}]}", "12\1" "24\1-12\1", "4\1" "6\1" "36\1" },
+        { "{\"minimum\":5,\"exclusiveMinimum\":true}", "5.1\1", "5\1" },
+        { "{\"not\":{\"type\":\"integer\"},\"type\":\"number\"}", "1.5\1" "1e-1\1", "1\1" "1.0\1" },
+        { "{\"type\":\"number\",\"not\":{\"minimum\":2,\"maximum\":3}}", "1.9\1" "3.1\1", "2\1" "2.5\1" "3\1" },
+        { "{\"enum\":[1,2.50,-3e2,0]}", "1\1" "1.0\1" "10e-1\1" "2.5\1" "25e-1\1-300\1" "0\1-0.0\1" "0e9\1", "2\1" "300\1" "1.01\1-1\1" },
+        { "{\"type\":\"integer\",\"not\":{\"enum\":[1,20]}}", "0\1" "2\1" "10\1" "200\1", "1\1" "1.0\1" "2e1\1" "20\1" },
+        { "{\"const\":12345678901234567890123}", "12345678901234567890123\1", "12345678901234567890124\1" },
+    };
+
+    CHECK_ROWS(rows, &judge);
+}
+
+TEST(plain_numbers)
+{
+    static const fx_schema_options plain = { .any_order = true };
+    static const row rows[] = {
+        { "{\"type\":\"number\"}", "0\1-1\1" "1.5\1-0.25\1" "100\1", "1e5\1" "1.0\1" "1.50\1-0\1-0.0\1" "0.0\1" },
+        { "{\"type\":\"integer\"}", "0\1-10\1" "7\1", "1.0\1-0\1" "1e1\1" },
+        { "{\"type\":\"integer\",\"minimum\":-12,\"maximum\":105}", "-12\1-9\1" "0\1" "9\1" "99\1" "105\1", "-13\1" "106\1" "1000\1-0\1" },
+        { "{\"minimum\":0.25,\"maximum\":3.5}", "0.25\1" "0.3\1" "1\1" "3\1" "3.5\1" "2.999\1" "0.250001\1", "0.2\1" "3.51\1" "0\1" "4\1" "3.50\1" },
+        { "{\"exclusiveMinimum\":0.25,\"exclusiveMaximum\":0.253}", "0.2501\1" "0.2529\1" "0.252\1", "0.25\1" "0.253\1" "0.2\1" "0.26\1" },
+        { "{\"exclusiveMinimum\":0,\"maximum\":0.001}", "0.001\1" "0.0001\1", "0\1" "0.002\1" "0.0\1" },
+        { "{\"minimum\":-2.5,\"exclusiveMaximum\":0}", "-2.5\1-0.1\1-1\1", "0\1-2.51\1" "1\1-3\1" },
+        { "{\"type\":\"integer\",\"minimum\":95}", "95\1" "99\1" "100\1" "12345\1", "94\1" "0\1-95\1" },
+        { "{\"multipleOf\":0.25,\"minimum\":0,\"maximum\":1}", "0\1" "0.25\1" "0.5\1" "0.75\1" "1\1", "0.3\1" "1.25\1" "0.50\1" },
+        { "{\"multipleOf\":300}", "300\1" "0\1-900\1", "100\1" },
+        { "{\"enum\":[1,2.50,-300,0,0.05]}", "1\1" "2.5\1-300\1" "0\1" "0.05\1", "1.0\1" "2.50\1" "30\1-0\1" "3\1-30\1" "0.5\1" },
+        { "{\"type\":\"integer\",\"not\":{\"enum\":[1,20]}}", "0\1" "2\1" "10\1" "200\1", "1\1" "20\1" },
+    };
+
+    CHECK_ROWS(rows, &plain);
+}
+
+TEST(strings)
+{
+    static const row rows[] = {
+        { "{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}", "\"ab\"\1\"\xf0\x9f\x98\x80\xf0\x9f\x98\x80\xf0\x9f\x98\x80\"\1\"\\n\\n\\n\"\1"
+          "\"\\ud83d\\ude00a\"\1", "\"a\"\1\"abcd\"\1\"\xf0\x9f\x98\x80\"\1\"\\n\"\1\"\"\1" },
+        { "{\"minLength\":2}", "1\1\"ab\"\1", "\"a\"\1" },
+        { "{\"pattern\":\"b\"}", "\"abc\"\1\"\\u0062\"\1" "3\1", "\"ac\"\1" },
+        { "{\"pattern\":\"^a+$\",\"maxLength\":2}", "\"a\"\1\"aa\"\1", "\"aaa\"\1\"\"\1\"b\"\1" },
+        { "{\"pattern\":\"^(?!admin$)[a-z]{3,6}$\"}", "\"admi\"\1\"admins\"\1", "\"admin\"\1\"ab\"\1" },
+        { "{\"enum\":[\"in\",\"int\",\"\",\"a\\\"b\",\"\xc3\xa9\",\"\xf0\x9f\x98\x80\",\"x\",\"y\",\"\\u0000\"]}",
+          "\"in\"\1\"int\"\1\"\"\1\"a\\\"b\"\1\"a\\u0022b\"\1\"\\u00E9\"\1\"\xc3\xa9\"\1\"\\uD83D\\ude00\"\1\"\\u0069n\"\1\"\\u0000\"\1",
+          "\"i\"\1\"ints\"\1\"\\ud83d\"\1\"\\u00e8\"\1\"\xc3\xa8\"\1\"\\n\"\1" },
+        { "{\"const\":\"a\",\"minLength\":2}", "", "\"a\"\1" },
+        { "{\"enum\":[\"a\",\"bb\",\"ccc\"],\"minLength\":2,\"not\":{\"const\":\"ccc\"}}", "\"bb\"\1", "\"a\"\1\"ccc\"\1" },
+        { "{\"type\":\"string\",\"not\":{\"enum\":[\"a\",\"b\"]}}", "\"\"\1\"ab\"\1\"c\"\1", "\"a\"\1\"\\u0061\"\1" "1\1" },
+        { "{\"type\":\"string\",\"not\":{\"pattern\":\"^x\"}}", "\"\"\1\"ax\"\1", "\"x\"\1\"\\u0078y\"\1" },
+    };
+
+    CHECK_ROWS(rows, &judge);
+}
+
+TEST(arrays)
+{
+    static const row rows[] = {
+        { "{\"items\":{\"type\":\"integer\"}}", "[]\1[1,2]\1\"x\"\1", "[\"a\"]\1" },
+        { "{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"items\":false}",
+          "[]\1[1]\1[1,\"a\"]\1", "[\"a\"]\1[1,\"a\",2]\1[1,2]\1" },
+        { "{\"items\":[{\"type\":\"integer\"}],\"additionalItems\":{\"type\":\"null\"}}", "[1,null,null]\1[]\1", "[null]\1[1,2]\1" },
+        { "{\"type\":\"array\",\"minItems\":1,\"maxItems\":2}", "[1]\1[1,2]\1", "[]\1[1,2,3]\1" },
+        { "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\"}}", "[\"a\",\"b\"]\1[]\1", "[\"a\",\"a\"]\1[\"a\",\"\\u0061\"]\1" },
+        { "{\"type\":\"array\",\"contains\":{\"const\":5}}", "[5]\1[1,5.0,2]\1", "[]\1[1]\1" },
+        { "{\"type\":\"array\",\"contains\":{\"type\":\"string\"},\"minContains\":2,\"maxContains\":2}", "[\"a\",1,\"b\"]\1", "[\"a\"]\1[\"a\",\"b\",\"c\"]\1" },
+        { "{\"type\":\"array\",\"contains\":{\"const\":1},\"minContains\":0}", "[]\1[1]\1[2]\1", "" },
+        { "{\"type\":\"array\",\"contains\":true,\"maxContains\":2}", "[1]\1[1,2]\1", "[]\1[1,2,3]\1" },
+        { "{\"type\":\"array\",\"prefixItems\":[{\"const\":0}],\"contains\":{\"const\":1}}", "[0,1]\1[0, 2 ,1]\1", "[0]\1[1]\1[0,2]\1" },
+        { "{\"type\":\"array\",\"allOf\":[{\"contains\":{\"multipleOf\":2}},{\"contains\":{\"multipleOf\":3}}]}", "[2,3]\1[6]\1[1,9,4]\1", "[2]\1[3,9]\1[]\1" },
+        { "{\"not\":{\"items\":{\"type\":\"integer\"}}}", "[\"a\"]\1[1,\"a\",2]\1", "[1]\1[]\1" "3\1" },
+        { "{\"type\":\"array\",\"not\":{\"prefixItems\":[{\"type\":\"integer\"}],\"items\":{\"type\":\"null\"}}}", "[\"a\"]\1[1,null,2]\1", "[1]\1[1,null]\1[]\1" },
+        { "{\"const\":[1,{\"a\":null}]}", "[1,{\"a\":null}]\1[1.0, { \"\\u0061\" : null } ]\1", "[1]\1[1,{}]\1[1,{\"a\":null},2]\1" },
+        { "{\"not\":{\"const\":[1]},\"type\":\"array\"}", "[]\1[2]\1[1,1]\1", "[1]\1" },
+    };
+
+    CHECK_ROWS(rows, &judge);
+}
+
+TEST(objects)
+{
+    static const row rows[] = {
+        { "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}", "{}\1{\"a\":1}\1{\"b\":\"x\"}\1{\"b\":1,\"a\":2}\1",
+          "{\"a\":\"x\"}\1{\"\\u0061\":\"x\"}\1{\"a\":1,\"\\u0061\":2}\1" },
+        { "{\"type\":\"object\",\"properties\":{\"a\":{}},\"required\":[\"a\",\"z\"],\"additionalProperties\":{\"type\":\"null\"}}",
+          "{\"a\":1,\"z\":null}\1{\"z\":null,\"q\":null,\"a\":0}\1", "{\"a\":1}\1{\"a\":1,\"z\":1}\1" },
+        { "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"a\":true}}", "{}\1{\"a\":[]}\1", "{\"b\":1}\1{\"\\u0062\":1}\1" },
+        { "{\"type\":\"object\",\"properties\":{\"a\":false}}", "{}\1{\"b\":1}\1", "{\"a\":1}\1" },
+        { "{\"type\":\"object\",\"patternProperties\":{\"^x-\":{\"type\":\"boolean\"},\"y$\":{\"minimum\":10}},\"additionalProperties\":false}",
+          "{\"x-\":true}\1{\"ay\":11}\1{\"x-y\":true}\1", "{\"x-\":1}\1{\"y\":9}\1{\"z\":1}\1{\"x-y\":11}\1" },
+        { "{\"type\":\"object\",\"properties\":{\"n\":{\"multipleOf\":5}},\"patternProperties\":{\"^n$\":{\"minimum\":10}}}", "{\"n\":15}\1", "{\"n\":5}\1{\"n\":12}\1" },
+        { "{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[a-z]+$\",\"maxLength\":2}}", "{}\1{\"ab\":1}\1", "{\"A\":1}\1{\"abc\":1}\1" },
+        { "{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\"]},\"properties\":{\"b\":{}},\"required\":[\"b\"]}", "", "{\"b\":1}\1" },
+        { "{\"type\":\"object\",\"minProperties\":1,\"maxProperties\":2}", "{\"a\":1}\1{\"a\":1,\"b\":2}\1", "{}\1{\"a\":1,\"b\":2,\"c\":3}\1" },
+        { "{\"enum\":[{\"a\":1,\"b\":[true]},{}]}", "{}\1{\"b\":[true],\"a\":1.0}\1", "{\"a\":1}\1{\"a\":1,\"b\":[true],\"c\":1}\1" },
+        { "{\"type\":\"object\",\"dependentRequired\":{\"a\":[\"b\"]}}", "{}\1{\"b\":1}\1{\"b\":1,\"a\":2}\1{\"c\":1}\1", "{\"a\":1}\1" },
+        { "{\"dependentSchemas\":{\"a\":{\"properties\":{\"b\":{\"type\":\"null\"}}}}}", "{\"b\":1}\1{\"a\":1}\1{\"a\":1,\"b\":null}\1" "7\1", "{\"a\":1,\"b\":1}\1" },
+        { "{\"dependencies\":{\"a\":[\"b\"],\"c\":{\"required\":[\"d\"]}}}", "{\"a\":1,\"b\":1}\1{\"c\":1,\"d\":1}\1", "{\"a\":1}\1{\"c\":1}\1" },
+    };
+
+    CHECK_ROWS(rows, &judge);
+}
+
+TEST(combinations)
+{
+    static const row rows[] = {
+        { "{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"minimum\":1}}},{\"properties\":{\"a\":{\"maximum\":3}},\"required\":[\"a\"]}]}",
+          "{\"a\":2}\1", "{\"a\":4}\1{\"a\":0}\1{}\1" },
+        { "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"anyOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}",
+          "{\"a\":1}\1{\"b\":0}\1{\"a\":1,\"b\":2}\1", "{}\1{\"c\":1}\1{\"a\":\"1\"}\1" },
+        { "{\"anyOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", "1\1" "2.5\1\"x\"\1", "1.5\1" },
+        { "{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", "1\1" "2.5\1", "3\1" "1.5\1" },
+        { "{\"type\":\"string\",\"oneOf\":[{\"minLength\":2},{\"maxLength\":4}]}", "\"a\"\1\"abcde\"\1", "\"abc\"\1" "1\1" },
+        { "{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}],\"type\":\"object\"}", "{\"a\":1}\1{\"b\":1,\"c\":1}\1", "{}\1{\"a\":1,\"b\":1}\1" },
+        { "{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"t\":{\"const\":\"a\"},\"n\":{\"type\":\"integer\"}},\"required\":[\"t\",\"n\"]},"
+          "{\"type\":\"object\",\"properties\":{\"t\":{\"const\":\"b\"}},\"required\":[\"t\"]}]}",
+          "{\"t\":\"a\",\"n\":1}\1{\"t\":\"b\"}\1", "{\"t\":\"a\"}\1{\"t\":\"c\",\"n\":1}\1" },
+        { "{\"oneOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}},\"additionalProperties\":false},"
+          "{\"properties\":{\"b\":{}},\"additionalProperties\":false}],\"type\":\"object\"}", "{\"a\":1}\1{\"b\":1}\1", "{}\1{\"c\":1}\1{\"a\":1,\"b\":1}\1{\"a\":\"\"}\1" },
+        { "{\"not\":{\"type\":[\"string\",\"null\"]}}", "1\1[]\1{}\1true\1", "\"x\"\1null\1" },
+        { "{\"not\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"}}}}", "1\1{\"a\":1}\1", "{}\1{\"a\":\"\"}\1" },
+        { "{\"not\":{\"required\":[\"a\"]},\"type\":\"object\"}", "{}\1{\"b\":1}\1", "{\"a\":1}\1" },
+        { "{\"not\":{\"not\":{\"type\":\"string\"}}}", "\"\"\1", "1\1" },
+        { "{\"type\":\"object\",\"properties\":{\"k\":{\"enum\":[\"a\",\"b\"]}},\"required\":[\"k\"],\"if\":{\"properties\":{\"k\":{\"const\":\"a\"}}},"
+          "\"then\":{\"required\":[\"n\"]},\"else\":{\"required\":[\"s\"]}}",
+          "{\"k\":\"a\",\"n\":1}\1{\"s\":1,\"k\":\"b\"}\1", "{\"k\":\"a\"}\1{\"k\":\"a\",\"s\":1}\1{\"k\":\"b\",\"n\":1}\1" },
+        { "{\"then\":false,\"else\":false}", "1\1", "" },
+        { "{\"if\":{\"type\":\"string\"},\"then\":{\"minLength\":1}}", "1\1\"a\"\1", "\"\"\1" },
+    };
+
+    CHECK_ROWS(rows, &judge);
+}
+
+TEST(references)
+{
+    static const row rows[] = {
+        { "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},\"k\":{\"items\":{\"$ref\":\"#/$defs/n\"}}},"
+          "\"required\":[\"v\"]}}}", "{\"v\":1}\1{\"v\":1,\"k\":[{\"v\":2,\"k\":[]}]}\1", "{}\1{\"v\":1,\"k\":[{}]}\1" },
+        { "{\"properties\":{\"a/b~c%\":{\"type\":\"null\"},\"x\":{\"$ref\":\"#/properties/a~1b~0c%25\"}}}", "{\"x\":null}\1", "{\"x\":1}\1" },
+        { "{\"$id\":\"http://x.y/root.json\",\"$ref\":\"sub.json#q\",\"$defs\":{\"s\":{\"$id\":\"sub.json\",\"$defs\":{\"t\":{\"$anchor\":\"q\",\"type\":\"null\"}}}}}",
+          "null\1", "1\1" },
+        { "{\"$ref\":\"#/$defs/a\",\"maxLength\":2,\"$defs\":{\"a\":{\"type\":\"string\"}}}", "\"ab\"\1", "\"abc\"\1" "1\1" },
+        { "{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$ref\":\"#/definitions/a\",\"maxLength\":2,\"definitions\":{\"a\":{\"type\":\"string\"}}}",
+          "\"abc\"\1", "1\1" },
+        { "{\"$id\":\"http://x/t\",\"$dynamicAnchor\":\"n\",\"type\":\"object\",\"properties\":{\"c\":{\"items\":{\"$dynamicRef\":\"#n\"}}}}", "{\"c\":[{}]}\1", "{\"c\":[1]}\1" },
+        { "{\"$id\":\"http://x/s\",\"$ref\":\"list\",\"$defs\":{\"f\":{\"$dynamicAnchor\":\"i\",\"type\":\"string\"},\"list\":{\"$id\":\"list\",\"type\":\"array\","
+          "\"items\":{\"$dynamicRef\":\"#i\"},\"$defs\":{\"i\":{\"$dynamicAnchor\":\"i\"}}}}}", "[\"a\"]\1[]\1", "[1]\1" },
+        { "{\"properties\":{\"$ref\":{\"type\":\"string\"}}}", "{\"$ref\":\"a\"}\1", "{\"$ref\":1}\1" },
+    };
+
+    CHECK_ROWS(rows, &judge);
+}
+
+TEST(unevaluated)
+{
+    static const row rows[] = {
+        { "{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}}},{\"properties\":{\"b\":true}}],\"unevaluatedProperties\":false}",
+          "{}\1{\"a\":1,\"b\":2}\1", "{\"c\":1}\1{\"a\":\"\"}\1" },
+        { "{\"type\":\"object\",\"properties\":{\"f\":{\"type\":\"string\"}},\"anyOf\":[{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},"
+          "{\"properties\":{\"b\":{\"const\":1}},\"required\":[\"b\"]}],\"unevaluatedProperties\":false}",
+          "{\"a\":1}\1{\"b\":1,\"f\":\"\"}\1{\"a\":1,\"b\":1}\1", "{\"a\":1,\"b\":2}\1{\"f\":\"\"}\1{\"a\":1,\"c\":1}\1" },
+        { "{\"type\":\"object\",\"if\":{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},\"then\":{\"properties\":{\"b\":{}}},\"else\":{\"properties\":{\"c\":{}}},"
+          "\"unevaluatedProperties\":false}", "{\"a\":1,\"b\":2}\1{\"c\":1}\1{}\1", "{\"a\":1,\"c\":2}\1{\"b\":1}\1{\"a\":2}\1" },
+        { "{\"type\":\"object\",\"patternProperties\":{\"^x\":{}},\"unevaluatedProperties\":{\"type\":\"null\"}}", "{\"x\":1,\"y\":null}\1", "{\"y\":1}\1" },
+        { "{\"allOf\":[{\"properties\":{\"a\":true}},{\"unevaluatedProperties\":false}],\"type\":\"object\"}", "{}\1", "{\"a\":1}\1" },
+        { "{\"type\":\"array\",\"prefixItems\":[{\"const\":1}],\"anyOf\":[{\"prefixItems\":[true,{\"const\":2}]},true],\"unevaluatedItems\":false}",
+          "[1]\1[1,2]\1[]\1", "[1,3]\1[1,2,3]\1" },
+        { "{\"type\":\"array\",\"contains\":{\"type\":\"string\"},\"unevaluatedItems\":{\"type\":\"null\"}}", "[\"a\"]\1[null,\"a\"]\1", "[\"a\",1]\1[null]\1" },
+    };
+
+    CHECK_ROWS(rows, &judge);
+}
+
+TEST(formats)
+{
+    static const row rows[] = {
+        { "{\"format\":\"date\"}", "\"2024-02-29\"\1\"2023-12-31\"\1" "1\1", "\"2023-02-29\"\1\"2023-04-31\"\1\"2023-13-01\"\1\"1900-02-29\"\1" },
+        { "{\"format\":\"date-time\"}", "\"2000-02-29T23:59:60Z\"\1\"2024-01-01t00:00:00.5+01:30\"\1", "\"2024-01-01\"\1\"2024-01-01T24:00:00Z\"\1\"2024-01-01T00:00:00\"\1" },
+        { "{\"format\":\"ipv6\"}", "\"::1\"\1\"1:2:3:4:5:6:7:8\"\1\"::ffff:1.2.3.4\"\1\"1::\"\1\"::\"\1", "\"1:2\"\1\"1::2::3\"\1\"12345::\"\1" },
+        { "{\"format\":\"uuid\"}", "\"123e4567-e89b-12d3-a456-426614174000\"\1", "\"123e4567e89b12d3a456426614174000\"\1" },
+        { "{\"format\":\"email\"}", "\"a.b@c.de\"\1", "\"a@\"\1\"a..b@c\"\1\"@b\"\1" },
+        { "{\"format\":\"uri\"}", "\"http://a/b?c#d\"\1\"urn:x:y\"\1", "\"//a/b\"\1\"a b\"\1\"http://a/\\\\\"\1" },
+        { "{\"format\":\"ipv4\"}", "\"1.20.255.0\"\1", "\"256.1.1.1\"\1\"01.1.1.1\"\1\"1.1.1\"\1" },
+        { "{\"type\":\"integer\",\"format\":\"int32\"}", "2147483647\1-2147483648\1", "2147483648\1" },
+        { "{\"format\":\"duration\"}", "\"P1Y2M3DT4H5M6S\"\1\"P2W\"\1\"PT1M\"\1", "\"P\"\1\"PT\"\1\"P1W2D\"\1\"1D\"\1" },
+        { "{\"format\":\"json-pointer\"}", "\"\"\1\"/a~0b/c\"\1", "\"a\"\1\"/~2\"\1" },
+        { "{\"format\":\"regex\"}", "\"^a(b|c)*[d-]\\\\d+$\"\1", "\"(\"\1\"a)\"\1\"[\"\1" },
+    };
+    static const row annotated[] = { { "{\"format\":\"date\"}", "\"x\"\1", "" } };
+    fx_schema_options o = judge;
+
+    CHECK_ROWS(rows, &judge);
+    o.annotate_formats = true;
+    CHECK_ROWS(annotated, &o);
+}
+
+FXTEST_MAIN()
