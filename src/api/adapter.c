@@ -10,6 +10,7 @@
 
 #include "api/adapter_file.h"
 #include "base/file.h"
+#include "base/text.h"
 
 typedef struct finder {
     fx_lora_file *file;
@@ -28,7 +29,7 @@ fx_status fx_lora_fault(const fx_lora_file *f, fx_str name, fx_status st, fx_err
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    fx_vformat(text, sizeof text, fmt, ap);
     va_end(ap);
     return fx_fail_param(err, st, "adapter", "%s: %.*s: %s", f->path, FX_STR_ARG(name), text);
 }

@@ -50,7 +50,7 @@ static fx_status finish(const fx_lora_file *f, fx_lora_entry *e, double alpha, f
 
     e->place = fx_place_of(&f->places, e->name, true);
     e->form = e->place.part != FX_PART_WHOLE && e->place.expert < 0 ? FX_LORA_STACK : FX_LORA_PRODUCT;
-    if (e->place.role && strcmp(e->place.role, "token_embd") == 0)
+    if (e->place.role && (strcmp(e->place.role, "token_embd") == 0 || strcmp(e->place.role, "word") == 0))
         e->form = FX_LORA_TABLE;
     skip = e->form == FX_LORA_STACK;
     FX_TRY(fx_lora_check_pair(f, e, 2 + skip, err));

@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "models/encoder.h"
+#include "models/places.h"
 #include "models/models_int.h"
 
 typedef struct kind {
@@ -76,6 +77,18 @@ static const char *form_of(int family, const char *role)
     for (size_t i = 0; i < FX_COUNT(roles); i++)
         if (strcmp(roles[i].role, role) == 0)
             return roles[i].names[family];
+    return NULL;
+}
+
+const char *fx_encoder_role_of(fx_str name, bool gguf, int64_t *layer)
+{
+    for (size_t i = 0; i < FX_COUNT(roles); i++) {
+        for (int f = gguf ? GGUF : BERT; f < (gguf ? GGUF + 1 : FAMILIES); f++) {
+            if (roles[i].names[f] && fx_name_is(roles[i].names[f], name, layer))
+                return roles[i].role;
+        }
+    }
+    *layer = -1;
     return NULL;
 }
 

@@ -36,9 +36,10 @@ fx_place fx_place_of(const fx_places *m, fx_str name, bool gguf)
 
     name = without_end(without_end(name, ".weight"), "_blocks");
     out.name = gguf ? name : fx_place_bare(name);
-    if (!m->arch || fx_expert_name(out.name, gguf, &out.part, &out.layer, &out.expert))
-        return out;
-    out.role = fx_role_of(m->arch, out.name, gguf, &out.layer);
+    if (!m->arch)
+        out.role = fx_encoder_role_of(out.name, gguf, &out.layer);
+    else if (!fx_expert_name(out.name, gguf, &out.part, &out.layer, &out.expert))
+        out.role = fx_role_of(m->arch, out.name, gguf, &out.layer);
     return out;
 }
 
@@ -126,7 +127,7 @@ bool fx_place_link_of(const fx_places *m, const fx_place *t, fx_half half, const
     other = plain_role(m, a);
     if (!role || !other || strcmp(role, other) != 0 || t->layer != a->layer)
         return false;
-    return t->gguf == a->gguf || link_order(m, role, t, out);
+    return t->gguf == a->gguf || !m->arch || link_order(m, role, t, out);
 }
 
 int64_t fx_place_row(const fx_places *m, const fx_place_link *link, int64_t i)

@@ -42,7 +42,7 @@ typedef struct fx_place_link {
 } fx_place_link;
 
 typedef struct fx_places {
-    const fx_arch *arch;         /* NULL: an encoder; names only */
+    const fx_arch *arch;         /* NULL: an encoder */
     const fx_weights *weights;   /* the model's */
     const fx_model_params *params;
 } fx_places;
@@ -60,7 +60,10 @@ int64_t fx_place_row(const fx_places *m, const fx_place_link *link, int64_t i);
 
 /* Of a name's experts: part, layer and expert, by the names that files have (model_moe.c). */
 bool fx_expert_name(fx_str name, bool gguf, fx_place_part *part, int64_t *layer, int64_t *expert);
-/* Of a role by a hub folder's names (any class's), or GGUF's (tensor_names.c); NULL: none. */
+/* Whether a name is of a form ("blk.%d.attn_q"), and of which layer. */
+bool fx_name_is(const char *form, fx_str name, int64_t *layer);
+/* Of a role by a hub folder's names (any class's), or GGUF's (tensor_names.c; of encoders encoder.c); NULL: none. */
+const char *fx_encoder_role_of(fx_str name, bool gguf, int64_t *layer);
 const char *fx_role_of(const fx_arch *arch, fx_str name, bool gguf, int64_t *layer);
 /* The architecture of a fx_model_desc; NULL: it is an encoder. */
 const fx_arch *fx_arch_find(const char *name);

@@ -179,8 +179,7 @@ bool fx_role_gguf_name(int64_t layer, const char *role, char *out, size_t cap)
 
 /* ---- From a name to its role ---- */
 
-/* Whether a name is of this form, and of which layer. */
-static bool is_of(const char *form, fx_str name, int64_t *layer)
+bool fx_name_is(const char *form, fx_str name, int64_t *layer)
 {
     const char *d = strstr(form, "%d");
     size_t head = d ? (size_t)(d - form) : strlen(form), at = head;
@@ -198,14 +197,14 @@ static bool is_of(const char *form, fx_str name, int64_t *layer)
 const char *fx_role_of(const fx_arch *arch, fx_str name, bool gguf, int64_t *layer)
 {
     for (const fx_tensor_name *t = gguf ? NULL : arch->names; t && t->role; t++) {
-        if (is_of(fx_place_bare(fx_str_of(t->form)).p, name, layer))
+        if (fx_name_is(fx_place_bare(fx_str_of(t->form)).p, name, layer))
             return t->role;
     }
     for (size_t i = 0; i < FX_COUNT(rows); i++) {
         for (int f = gguf ? GGUF : LLAMA; f < (gguf ? GGUF + 1 : FAMILIES); f++) {
             const char *form = rows[i].names[f];
 
-            if (form && is_of(fx_place_bare(fx_str_of(form)).p, name, layer))
+            if (form && fx_name_is(fx_place_bare(fx_str_of(form)).p, name, layer))
                 return rows[i].role;
         }
     }

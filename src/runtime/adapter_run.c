@@ -9,9 +9,9 @@
 #include "kernels/experts.h"
 #include "runtime/adapter_int.h"
 
-enum { MAX_PARTS = FX_PLAN_MAX_SRC, STRETCH = 16 /* tiles */ };
+enum { MAX_PARTS = FX_PLAN_MAX_SRC, STRETCH = 16 /* tiles */, ITEM_ROWS = 64 };
 
-/* Rows of a step that share an adapter. */
+/* Rows of a step that share an adapter, few enough that threads find work. */
 typedef struct run {
     int32_t row0, n;
     const fx_adapter *adapter;
@@ -140,7 +140,7 @@ static void add_row(fx_adapting *x, fx_rows_of space, int32_t row, const fx_step
     x->of_row[space][row] = a;
     if (!a)
         return;
-    if (last && last->adapter == a && last->row0 + last->n == row)
+    if (last && last->adapter == a && last->row0 + last->n == row && last->n < ITEM_ROWS)
         last->n++;
     else
         x->runs[space][(*n)++] = (run){ row, 1, a };
