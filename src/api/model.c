@@ -122,8 +122,9 @@ static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mod
     i->name = base_name(&m->arena, path);
     i->dtype = mode_name(mode);
     i->kv_dtype = fx_dtype_name(state->kv_dtype);
-    i->numerics_id = fx_arena_printf(&m->arena, "%s%s/%s/%s/1/%d", fx_cpu_level_name(m->ctx->cpu.level),
-                                     fx_program_rounds_bf16(m->program) ? "+bf16" : "", i->dtype, i->kv_dtype,
+    i->numerics_id = fx_arena_printf(&m->arena, "%s%s%s/%s/%s/1/%d", fx_cpu_level_name(m->ctx->cpu.level),
+                                     fx_program_rounds_bf16(m->program) ? "+bf16" : "",
+                                     d->params.mla.kv_rank && d->params.mla.expanded ? "+expanded" : "", i->dtype, i->kv_dtype,
                                      CONTRACT_VERSION);
     for (size_t t = 0; t < fx_weights_count(m->weights); t++)
         i->n_params += fx_weights_at(m->weights, t)->n_elems;
@@ -151,6 +152,7 @@ static fx_status build_program(fornax_model *m, const fornax_model_options *opt,
     fx_status st = read_options(opt, &mo, err);
 
     FX_TRY(st);
+    mo.adapters = opt->adapters != 0;
     mo.hidden = mo.hidden || fx_embed_meant(m->weights);
     fx_arena_init(&arena, &m->ctx->mem, 1 << 18);
     st = fx_model_build(&arena, m->weights, &mo, &desc, err);

@@ -106,8 +106,16 @@ fx_value *fx_nn_attend_(fx_nn *nn, const fx_nn_attn *a, fx_value *q, fx_value *k
     return MAKE(nn, FX_OP_ATTEND, FX_IN(q, nn->chain, a->slopes, a->sinks),
                 FX_ATTRS(FX_AI(LAYER, a->layer), FX_AI(HEADS, a->heads), FX_AI(KV_HEADS, a->kv_heads),
                          FX_AI(HEAD_DIM, a->head_dim), FX_AI(V_DIM, a->v_dim), FX_AF(SCALE, a->scale),
-                         FX_AI(WINDOW, a->window), FX_AF(SOFTCAP, a->softcap)),
+                         FX_AI(WINDOW, a->window), FX_AF(SOFTCAP, a->softcap), FX_AI(LATENT, v == NULL)),
                 .name = fx_nn_scoped(nn, "attn"));
+}
+
+fx_value *fx_nn_by_head_(fx_nn *nn, const char *name, int64_t heads, fx_value *x, fx_value *w, const fx_nn_part *part)
+{
+    return MAKE(nn, FX_OP_BY_HEAD, FX_IN(x, w),
+                FX_ATTRS(FX_AI(HEADS, heads), FX_AI(START, part->start), FX_AI(LENGTH, part->length),
+                         FX_AI(TRANSPOSED, part->transposed)),
+                .name = fx_nn_scoped(nn, name));
 }
 
 fx_value *fx_nn_route_experts_(fx_nn *nn, const fx_nn_route *r, fx_value *logits, fx_value *bias)

@@ -44,6 +44,12 @@ typedef struct fx_nn_attn {
     fx_value *sinks;             /* [heads] scores of a key without a value, or NULL */
 } fx_nn_attn;
 
+/* Which of a head's rows, and how they lie in a product by head. */
+typedef struct fx_nn_part {
+    int64_t start, length;
+    bool transposed;
+} fx_nn_part;
+
 /* The choice of experts (tensor/args.h); groups 0 or 1: none. */
 typedef struct fx_nn_route {
     int64_t top, score, groups, top_groups, group_best;
@@ -76,6 +82,7 @@ fx_str fx_nn_scoped(fx_nn *nn, const char *name);
 #define fx_nn_rope(nn, a, name, x) fx_nn_rope_(FX_NN_HERE(nn), a, name, x)
 #define fx_nn_attend(nn, a, q, k, v) fx_nn_attend_(FX_NN_HERE(nn), a, q, k, v)
 #define fx_nn_route_experts(nn, r, logits, bias) fx_nn_route_experts_(FX_NN_HERE(nn), r, logits, bias)
+#define fx_nn_by_head(nn, name, heads, x, w, part) fx_nn_by_head_(FX_NN_HERE(nn), name, heads, x, w, part)
 #define fx_nn_splice(nn, name, heads, a, start, len, b, more) \
     fx_nn_splice_(FX_NN_HERE(nn), name, heads, a, start, len, b, more)
 #define fx_nn_experts(nn, e, x, routes) fx_nn_experts_(FX_NN_HERE(nn), e, x, routes)
@@ -101,8 +108,10 @@ fx_value *fx_nn_op1_(fx_nn *nn, fx_opcode code, const char *name, fx_value *x);
 fx_value *fx_nn_op2_(fx_nn *nn, fx_opcode code, const char *name, fx_value *a, fx_value *b);
 /* x itself where rot_dim is 0. */
 fx_value *fx_nn_rope_(fx_nn *nn, const fx_nn_attn *a, const char *name, fx_value *x);
-/* Stores k and v, then attends. */
+/* Stores k and v, then attends; v NULL: values are the last v_dim components of keys. */
 fx_value *fx_nn_attend_(fx_nn *nn, const fx_nn_attn *a, fx_value *q, fx_value *k, fx_value *v);
+/* By head: x times that head's part of w: see BY_HEAD in ops.def. */
+fx_value *fx_nn_by_head_(fx_nn *nn, const char *name, int64_t heads, fx_value *x, fx_value *w, const fx_nn_part *part);
 /* Routes of logits; bias (or NULL) counts for the choice only. */
 fx_value *fx_nn_route_experts_(fx_nn *nn, const fx_nn_route *r, fx_value *logits, fx_value *bias);
 /* By head: columns [start, start + len) of a's, then 'more' of b's (or NULL): see SPLICE in ops.def. */

@@ -552,6 +552,24 @@ static bool rule_experts(fx_module *m, fx_op *op)
     return set_out(op, 0, fx_type2(FX_F32, x->dim[0], fx_dim_of(rows)));
 }
 
+/* ---- Products by head ----------------------------------------------------------------------------------- */
+
+static bool rule_by_head(fx_module *m, fx_op *op)
+{
+    const fx_type *x = in_type(op, 0), *w = in_type(op, 1);
+    int64_t n = fx_op_i(op, FX_A_HEADS), start = fx_op_i(op, FX_A_START), len = fx_op_i(op, FX_A_LENGTH), rows, cols;
+    bool transposed = fx_op_i(op, FX_A_TRANSPOSED) == 1;
+
+    if (n < 1 || n > 1 << 16 || fx_op_i(op, FX_A_TRANSPOSED) < 0 || fx_op_i(op, FX_A_TRANSPOSED) > 1 ||
+        !expert_matrix(w, n, false, &rows, &cols))
+        return bad(m, op, "expected weights of so many heads");
+    if (start < 0 || len < 1 || start > rows || len > rows - start)
+        return bad(m, op, "start and length leave a head's rows");
+    if (!is_rows(x, FX_F32) || !fx_dim_eq(x->dim[1], fx_dim_of(n * (transposed ? len : cols))))
+        return bad(m, op, "expected f32 rows whose heads fit the weights");
+    return set_out(op, 0, fx_type2(FX_F32, x->dim[0], fx_dim_of(n * (transposed ? cols : len))));
+}
+
 /* ---- The sequence's state ------------------------------------------------------------------------------- */
 
 static bool is_count(int64_t n)
@@ -600,7 +618,7 @@ static bool rule_rope(fx_module *m, fx_op *op)
 
 static bool rule_kv_store(fx_module *m, fx_op *op)
 {
-    const fx_type *k = in_type(op, 0), *v = in_type(op, 1);
+    const fx_type *k = in_type(op, 0), *v = in_type(op, 1) ? in_type(op, 1) : k;
     int64_t heads = fx_op_i(op, FX_A_KV_HEADS);
 
     if (!is_rows(k, FX_F32) || !is_rows(v, FX_F32) || !same_dim(k->dim[0], v->dim[0]) || !is_chain(in_type(op, 2)))
@@ -634,6 +652,9 @@ static bool rule_attend(fx_module *m, fx_op *op)
         return bad(m, op, "slopes must be f32[heads]");
     if (in_type(op, 3) && !is_float_vec(in_type(op, 3), heads))
         return bad(m, op, "sinks must be a vector of floats, one for each head");
+    if (fx_op_i(op, FX_A_LATENT) != 0 &&
+        (fx_op_i(op, FX_A_LATENT) != 1 || fx_op_i(op, FX_A_V_DIM) > fx_op_i(op, FX_A_HEAD_DIM)))
+        return bad(m, op, "latent must be 0 or 1, and then v_dim at most head_dim");
     if (!isfinite(fx_op_f(op, FX_A_SCALE)) || !in_range(fx_op_f(op, FX_A_SOFTCAP), 0, 1e9) ||
         fx_op_i(op, FX_A_WINDOW) < -1 || fx_op_i(op, FX_A_WINDOW) > INT32_MAX)
         return bad(m, op, "scale, softcap or window out of range");
@@ -655,8 +676,8 @@ static bool rule_rope_store(fx_module *m, fx_op *op)
     kv = fx_op_i(op, FX_A_KV_HEADS);
     dim = fx_op_i(op, FX_A_HEAD_DIM);
     if (!is_heads(q, fx_op_i(op, FX_A_HEADS), dim) || !is_heads(k, kv, dim) ||
-        !is_heads(v, kv, fx_op_i(op, FX_A_V_DIM)) || !same_dim(q->dim[0], k->dim[0]) ||
-        !same_dim(q->dim[0], v->dim[0]) || !is_chain(in_type(op, 6)))
+        (v && (!is_heads(v, kv, fx_op_i(op, FX_A_V_DIM)) || !same_dim(q->dim[0], v->dim[0]))) ||
+        !same_dim(q->dim[0], k->dim[0]) || !is_chain(in_type(op, 6)))
         return bad(m, op, "expected q, k and v as f32 of the same rows in whole heads, and a chain");
     if (!head_norm_fits(in_type(op, 3), dim) || !head_norm_fits(in_type(op, 4), dim))
         return bad(m, op, "q_norm and k_norm must be vectors of head_dim floats");

@@ -13,7 +13,7 @@ typedef struct fx_kernel_set {
 } fx_kernel_set;
 
 extern const fx_kernel_set fx_kernels_ref_embed, fx_kernels_ref_norm, fx_kernels_ref_rope, fx_kernels_ref_attend,
-    fx_kernels_ref_map, fx_kernels_experts;
+    fx_kernels_ref_map, fx_kernels_experts, fx_kernels_by_head;
 extern const fx_kernel_set fx_kernels_quant, fx_kernels_quant_avx2, fx_kernels_quant_avx512;   /* quant.h */
 extern const fx_kernel_set fx_kernels_ref_scan, fx_kernels_scan_avx2, fx_kernels_scan_avx512;
 extern const fx_kernel_set fx_kernels_rowops_avx2, fx_kernels_attend_avx2;

@@ -10,6 +10,7 @@ static const fx_kernel_set *const sets[] = {
     &fx_kernels_ref_attend,
     &fx_kernels_ref_map,
     &fx_kernels_experts,
+    &fx_kernels_by_head,
     &fx_kernels_ref_scan,
 #if defined(__x86_64__)
     &fx_kernels_rowops_avx2,

@@ -33,6 +33,7 @@ typedef enum fx_kernel_op {
     FX_K_DISPATCH,     /* fx_dispatch_args    one task           */
     FX_K_SLOTS,        /* fx_slots_args       task: a slot       */
     FX_K_EXPERT_MATMUL, /* fx_expert_matmul_args  see tasks()    */
+    FX_K_BY_HEAD,      /* fx_by_head_args     see tasks()        */
     FX_K_GLU,          /* fx_glu_args         task: a row        */
     FX_K_COMBINE,      /* fx_combine_args     task: a row        */
     FX_K_MUL_ROWS,     /* fx_map_args: a * b, b of one column    */

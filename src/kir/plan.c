@@ -34,6 +34,7 @@ static const char *const launch_names[FX_L_OPS] = {
     [FX_L_GLU] = "glu",
     [FX_L_COMBINE] = "combine",
     [FX_L_MUL_ROWS] = "mul_rows",
+    [FX_L_BY_HEAD] = "by_head",
     [FX_L_CONV1D] = "conv1d",
     [FX_L_SSM_SCAN] = "ssm_scan",
     [FX_L_DELTA_RULE] = "delta_rule",
@@ -157,7 +158,7 @@ static void print_ref(const fx_plan *p, const fx_ref *r, fx_buf *out)
         fx_buf_printf(out, "%.*s", FX_STR_ARG(w->name));
         if (w->use != FX_USE_VECTOR)
             fx_buf_printf(out, "[%lld,%lld]", (long long)w->rows, (long long)w->cols);
-        for (int32_t i = 0; i < w->n_src && !w->experts; i++)
+        for (int32_t i = 0; i < w->n_src && (!w->experts || w->by_head); i++)
             print_part(&w->part[i], out);
         if (w->paired)
             fx_buf_puts(out, " paired");
@@ -238,6 +239,7 @@ static void print_args(const fx_launch *l, fx_buf *out)
             fx_buf_printf(out, " window=%d", l->args.attend.window);
         if (l->args.attend.softcap != 0)
             put(out, "softcap", l->args.attend.softcap);
+        fx_buf_puts(out, l->args.attend.latent ? " latent" : "");
         break;
     case FX_L_CLAMP:
         put(out, "limit", l->args.map.alpha);
@@ -302,7 +304,7 @@ static const slots_row slots[FX_L_OPS] = {
     [FX_L_LAYERNORM] = { 1, 2 | 4, 1, 0 },
     [FX_L_QUANT] = { 1, 0, 1, 0 },
     [FX_L_MATMUL] = { 1 | 2, 4 | 8, 1, 0 },
-    [FX_L_ROPE_STORE] = { 1 | 2 | 4, 8 | 16 | 32, 1, 0 },
+    [FX_L_ROPE_STORE] = { 1 | 2, 4 | 8 | 16 | 32, 1, 0 },
     [FX_L_ATTEND] = { 1, 2 | 4, 1, 0 },
     [FX_L_GATHER] = { 1, 0, 1, 0 },
     [FX_L_ADD] = { 1 | 2, 0, 1, 0 },
@@ -325,6 +327,7 @@ static const slots_row slots[FX_L_OPS] = {
     [FX_L_GLU] = { 1, 2, 1, 0 },
     [FX_L_COMBINE] = { 1 | 2 | 4, 0, 1, 0 },
     [FX_L_MUL_ROWS] = { 1 | 2, 0, 1, 0 },
+    [FX_L_BY_HEAD] = { 1 | 2, 0, 1, 0 },
     [FX_L_CONV1D] = { 1 | 2, 4, 1, 0 },
     [FX_L_SSM_SCAN] = { 1 | 2 | 4 | 8 | 16, 32 | 64, 1, 0 },
     [FX_L_DELTA_RULE] = { 1 | 2 | 4 | 8 | 16 | 32 | 64, 0, 1, 0 },
@@ -393,6 +396,11 @@ static void check_widths(const fx_plan *p, const fx_launch *l)
         check_width(p, &l->in[0], l->args.experts.m.k * l->args.experts.top);
         check_width(p, &l->out[0], l->args.experts.m.n * l->args.experts.top);
         FX_ASSERT(p->bufs[l->in[0].index].q8 == p->weights[l->in[1].index].q8);
+        break;
+    case FX_L_BY_HEAD:
+        check_width(p, &l->in[0], l->args.by_head.m.k * l->args.by_head.heads);
+        check_width(p, &l->out[0], l->args.by_head.m.n * l->args.by_head.heads);
+        FX_ASSERT(!p->bufs[l->in[0].index].q8 && l->in[0].index != l->out[0].index);
         break;
     case FX_L_RMSNORM:
         check_width(p, &l->in[0], l->args.rmsnorm.dim * l->args.rmsnorm.n_groups);

@@ -60,6 +60,8 @@ typedef struct fx_plan_weight {
     fx_str *expert_src;          /* of experts, instead of src: [n_src], a stacked tensor or one for each; paired
                                   * apart: those of gate, then those of up */
     fx_expert_layout layout;
+    bool by_head;                /* experts are heads: each is part[0] of an equal share of the rows of expert_src[0], of which
+                                  * 'stride' is the size; transposed: of such a part */
 } fx_plan_weight;
 
 typedef struct fx_plan_const {   /* f32 vector computed at compile (rope frequencies) */
@@ -81,7 +83,7 @@ typedef enum fx_launch_op {
     FX_L_LAYERNORM,    /* x, [w], [b]                                       y              */
     FX_L_QUANT,        /* x                                                 q8             */
     FX_L_MATMUL,       /* x or q8, w, [bias], [residual], [plain x]         y              */
-    FX_L_ROPE_STORE,   /* q, k, v, [q_norm], [k_norm], [inv_freq]           q              */
+    FX_L_ROPE_STORE,   /* q, k, [v], [q_norm], [k_norm], [inv_freq]           q              */
     FX_L_ATTEND,       /* q, [slopes], [sinks]                              y              */
     FX_L_GATHER,       /* x        (rows that want logits)                  y              */
     FX_L_ADD, FX_L_MUL, FX_L_SCALE, FX_L_SILU, FX_L_GELU, FX_L_GELU_TANH, FX_L_RELU, FX_L_RELU2,
@@ -95,6 +97,7 @@ typedef enum fx_launch_op {
     FX_L_GLU,          /* gate, [up]                                        y              */
     FX_L_COMBINE,      /* x, routes, table                                  y              */
     FX_L_MUL_ROWS,     /* a, b                                              y              */
+    FX_L_BY_HEAD,      /* x, w                                              y              */
     FX_L_CONV1D,       /* x, w, [bias]                                      y              */
     FX_L_SSM_SCAN,     /* x, dt, b, c, a, [d], [dt_bias]                    y              */
     FX_L_DELTA_RULE,   /* q, k, v, b, a, a_log, dt_bias                     y              */
@@ -124,6 +127,7 @@ typedef struct fx_launch {
         fx_dispatch_args dispatch;
         fx_slots_args slots;
         fx_expert_matmul_args experts;
+        fx_by_head_args by_head;
         fx_glu_args glu;
         fx_combine_args combine;
         fx_conv1d_args conv1d;

@@ -57,10 +57,6 @@ static fx_status adjust_gguf(const fx_weights *w, fx_error *err)
         return fx_param_refuse(w, "deepseek2.expert_gating_func", err);
     if (normalize)
         return fx_param_refuse(w, "deepseek2.expert_weights_norm", err);
-    if (fx_weights_find(w, FX_STR("blk.0.attn_k_b.weight")) && !fx_weights_find(w, FX_STR("blk.0.attn_kv_b.weight")))
-        return fx_fail_param(err, FORNAX_EUNSUP, "attn_kv_b",
-                             "%s: latent attention as attn_k_b and attn_v_b isn't supported; attn_kv_b is missing",
-                             fx_weights_path(w));
     return FORNAX_OK;
 }
 

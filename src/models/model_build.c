@@ -112,6 +112,11 @@ fx_value *fx_w_named(fx_build *b, const char *name, const int64_t *shape, int ra
     return b->nn.m->failed ? NULL : weight_of(b, fx_weights_find(b->weights, fx_str_of(name)), name, shape, rank, 0);
 }
 
+fx_value *fx_w_role(fx_build *b, int64_t layer, const char *role, const int64_t *shape, int rank)
+{
+    return weight(b, layer, role, shape, rank, 0);
+}
+
 fx_value *fx_w1(fx_build *b, int64_t layer, const char *role, int64_t n)
 {
     return weight(b, layer, role, &n, 1, 0);
@@ -346,7 +351,12 @@ static fx_state_layer state_of(const fx_arch *arch, const fx_model_params *p, in
     fx_state_layer l = { .kind = FX_STATE_FULL, .kv_heads = (int32_t)p->kv_heads, .k_dim = (int32_t)p->head_dim,
                          .v_dim = (int32_t)p->v_dim };
 
-    if (flags & FX_LAYER_LINEAR) {
+    if (p->mla.kv_rank && !p->mla.expanded) {                /* one key head: what rotates, then the latent, which is the value too */
+        l.kind = FX_STATE_LATENT;
+        l.kv_heads = 1;
+        l.k_dim = (int32_t)(p->rot_dim + p->mla.kv_rank);
+        l.v_dim = (int32_t)p->mla.kv_rank;
+    } else if (flags & FX_LAYER_LINEAR) {
         l = (fx_state_layer){ .kind = FX_STATE_RECURRENT };
         arch->state(p, &l);
     } else if (flags & FX_LAYER_WINDOW) {
@@ -472,6 +482,7 @@ fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_op
     FX_TRY(find_arch(w, opt->hidden, &b.arch, err));
     FX_TRY(check_common(b.arch, w, err));
     FX_TRY(fx_params_read(b.arch, w, arena, &out->params, err));
+    out->params.mla.expanded = opt->adapters;
     if (b.arch->check)
         FX_TRY(b.arch->check(w, &out->params, err));
     if (out->params.rot_dim)

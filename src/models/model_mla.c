@@ -2,9 +2,13 @@
  *
  *     q = [q_nope | rope(q_rot)]     k = [k_nope | rope(k_rot)]     v
  *
- * k_nope and v are a product of a narrow row (the latent, normed); k_rot is the same in all heads.
- * Keys and values are kept expanded, a head's rotating columns first: scores are the same
- * in any order of columns that q and k share. */
+ * k_nope = W_k c and v = W_v c are products of a narrow row c (the latent, normed) with each head's weights; k_rot
+ * is the same in all heads.  So are c and k_rot all that a sequence keeps, as one key head of which the value is a part:
+ *
+ *     q_nope . (W_k c) = (W_k^T q_nope) . c          sum of p (W_v c) = W_v (sum of p c)
+ *
+ * W_k and W_v are the halves of each head's rows of kv_b; newer GGUF files have W_k^T and W_v apart, as k_b and v_b.
+ * An adapter may change kv_b: models that are opened for adapters multiply with it as it is, and keep k and v by head. */
 #include <math.h>
 #include <stdio.h>
 
@@ -111,7 +115,8 @@ static fx_value *queries(fx_build *b, int64_t layer, fx_value *x)
     return fx_b_product(b, layer, "attn_q_b", latent_norm(b, layer, "attn_q_a_norm", x, rank), cols, rank, false);
 }
 
-fx_value *fx_b_mla(fx_build *b, int64_t layer, fx_value *x)
+/* With keys and values of each head, its rotating columns first: scores are the same in any order that q and k share. */
+static fx_value *by_head(fx_build *b, int64_t layer, fx_value *x)
 {
     const fx_model_params *p = b->p;
     fx_nn *nn = &b->nn;
@@ -127,5 +132,56 @@ fx_value *fx_b_mla(fx_build *b, int64_t layer, fx_value *x)
     q = fx_nn_rope(nn, &b->attn, "q_rope", q);
     k = fx_nn_rope(nn, &b->attn, "k_rope", k);
     x = fx_nn_attend(nn, &b->attn, q, k, v);
+    return fx_b_product(b, layer, "attn_output", x, p->dim, p->heads * p->v_dim, p->attention_bias);
+}
+
+/* W_k^T q of each head's q_nope. */
+static fx_value *absorb(fx_build *b, int64_t layer, fx_value *q)
+{
+    const fx_model_params *p = b->p;
+    int64_t rank = p->mla.kv_rank, nope = p->mla.nope, shape[3] = { p->heads, rank, nope };
+
+    if (fx_w_exists(b, layer, "attn_k_b"))
+        return fx_nn_by_head(&b->nn, "q_latent", p->heads, q, fx_w_role(b, layer, "attn_k_b", shape, 3),
+                             (&(fx_nn_part){ 0, rank, false }));
+    return fx_nn_by_head(&b->nn, "q_latent", p->heads, q, fx_w2(b, layer, "attn_kv_b", p->heads * (nope + p->v_dim), rank),
+                         (&(fx_nn_part){ 0, nope, true }));
+}
+
+/* W_v x of each head's sum of latents. */
+static fx_value *expand(fx_build *b, int64_t layer, fx_value *x)
+{
+    const fx_model_params *p = b->p;
+    int64_t rank = p->mla.kv_rank, nope = p->mla.nope, shape[3] = { p->heads, p->v_dim, rank };
+
+    if (fx_w_exists(b, layer, "attn_v_b"))
+        return fx_nn_by_head(&b->nn, "attn_v", p->heads, x, fx_w_role(b, layer, "attn_v_b", shape, 3),
+                             (&(fx_nn_part){ 0, p->v_dim, false }));
+    return fx_nn_by_head(&b->nn, "attn_v", p->heads, x, fx_w2(b, layer, "attn_kv_b", p->heads * (nope + p->v_dim), rank),
+                         (&(fx_nn_part){ nope, p->v_dim, false }));
+}
+
+fx_value *fx_b_mla(fx_build *b, int64_t layer, fx_value *x)
+{
+    const fx_model_params *p = b->p;
+    fx_nn *nn = &b->nn;
+    int64_t rank = p->mla.kv_rank, nope = p->mla.nope, rot = p->rot_dim;
+    fx_nn_attn attn = b->attn;
+    fx_value *q, *k, *kv, *latent;
+
+    if (p->mla.expanded)
+        return by_head(b, layer, x);
+    q = queries(b, layer, x);
+    attn.kv_heads = 1;
+    attn.head_dim = rot + rank;
+    attn.v_dim = rank;
+    kv = fx_b_product(b, layer, "attn_kv_a_mqa", x, rank + rot, p->dim, p->attention_bias);
+    latent = latent_norm(b, layer, "attn_kv_a_norm", fx_nn_slice(nn, "kv_latent", kv, 0, rank), rank);
+    k = fx_nn_splice(nn, "k_turned", 1, fx_nn_slice(nn, "k_rot", kv, rank, rot), 0, rot, latent, rank);
+    latent = absorb(b, layer, fx_nn_splice(nn, "q_nope", p->heads, q, 0, nope, NULL, 0));
+    q = fx_nn_splice(nn, "q_turned", p->heads, q, nope, rot, latent, rank);
+    q = fx_nn_rope(nn, &attn, "q_rope", q);
+    k = fx_nn_rope(nn, &attn, "k_rope", k);
+    x = expand(b, layer, fx_nn_attend(nn, &attn, q, k, NULL));
     return fx_b_product(b, layer, "attn_output", x, p->dim, p->heads * p->v_dim, p->attention_bias);
 }

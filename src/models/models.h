@@ -27,6 +27,7 @@ typedef struct fx_model_options {
     fx_dtype kv_dtype;           /* else this: FX_F16 or FX_F32 */
     int32_t page_tokens;         /* 0: 32; a multiple of 32 */
     int64_t max_context;         /* 0: the model's own; may not be more */
+    bool adapters;               /* every product of the files is one of the graph, that adapters may change it */
     bool hidden;                 /* the step's output is the last layer's rows after the last norm, not logits */
 } fx_model_options;
 
@@ -75,6 +76,7 @@ typedef struct fx_moe_params {
 typedef struct fx_mla_params {
     int64_t q_rank;              /* 0: q is one product */
     int64_t kv_rank, nope;
+    bool expanded;               /* keys and values are kept by head */
 } fx_mla_params;
 
 /* What is known of a model; sizes in elements. */

@@ -145,6 +145,7 @@ struct fx_build {
  * names the tensor; then NULL. */
 fx_value *fx_w1(fx_build *b, int64_t layer, const char *role, int64_t n);
 fx_value *fx_w2(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols);
+fx_value *fx_w_role(fx_build *b, int64_t layer, const char *role, const int64_t *shape, int rank);
 /* A matrix as one long vector. */
 fx_value *fx_w_flat(fx_build *b, int64_t layer, const char *role, int64_t rows, int64_t cols);
 /* A tensor by its name in the file. */

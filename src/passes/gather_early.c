@@ -36,6 +36,7 @@ static unsigned row_operands(const fx_op *op)
     case FX_OP_SOFTMAX:
     case FX_OP_SLICE:
     case FX_OP_GATE:
+    case FX_OP_BY_HEAD:
         return 1;
     case FX_OP_MATMUL:
         return 1 | 8;

@@ -6,6 +6,7 @@
  * f32:       all to f32: exact.
  * bf16, f16: f32, f16, bf16 (and f64, f8) to that; quantized blocks stay.
  * Tables of embeddings go the same way, but for f32: a look-up yields exact f32 rows anyhow.
+ * Products by head have no rounded activations: their quantized weights are held in f32.
  * Leaves:    vectors (converted to f32 at load, exactly). */
 #include "passes/passes.h"
 
@@ -59,6 +60,8 @@ static void hold_block(fx_graph *g, fx_dtype_mode mode, fx_block *b, int64_t *ch
     for (fx_op *op = b->first; op && !g->module->failed; op = op->next) {
         if (op->code == FX_OP_MATMUL || (op->code == FX_OP_EMBED && (mode == FX_MODE_BF16 || mode == FX_MODE_F16)))
             hold(g, mode, op, 1, changes);
+        if (op->code == FX_OP_BY_HEAD)
+            hold(g, fx_dtype_is_quant(fx_op_in(op, 1)->type.dtype) ? FX_MODE_F32 : mode, op, 1, changes);
         for (int i = 2; op->code == FX_OP_EXPERTS && i <= 4; i++) {
             if (fx_op_in(op, i))
                 hold(g, mode, op, i, changes);

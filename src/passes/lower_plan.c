@@ -758,6 +758,51 @@ static fx_status lower_experts(lower *l, fx_op *op)
     return push_combine(l, &e, y, routes);
 }
 
+/* The weights of all heads. */
+static fx_status head_weight(lower *l, const fx_op *op, fx_launch *n)
+{
+    const fx_value *v = fx_op_in(op, 1);
+    const fx_op *def = v->def;
+    int64_t rows = v->type.rank == 3 ? v->type.dim[1].n : v->type.dim[0].n / fx_op_i(op, FX_A_HEADS);
+    fx_plan_weight w = { .use = FX_USE_MATMUL, .dtype = FX_DTYPE_COUNT, .experts = (int32_t)fx_op_i(op, FX_A_HEADS),
+                         .n_src = 1, .cols = n->args.by_head.m.k, .by_head = true };
+    fx_str name;
+
+    w.rows = n->args.by_head.m.n * w.experts;
+    w.part[0] = (fx_plan_part){ .start = fx_op_i(op, FX_A_START), .rows = fx_op_i(op, FX_A_LENGTH),
+                                .run = fx_op_i(op, FX_A_LENGTH), .stride = rows,
+                                .transposed = fx_op_i(op, FX_A_TRANSPOSED) != 0 };
+    if (def && def->code == FX_OP_CAST) {
+        w.dtype = v->type.dtype;
+        def = fx_op_in(def, 0)->def;
+    }
+    if (!def || def->code != FX_OP_WEIGHT)
+        return unsupported(l, op, "weights that aren't a tensor of the file");
+    name = fx_op_attr(def, FX_A_NAME)->u.s;
+    w.expert_src = FX_ARENA_NEW(l->arena, fx_str);
+    if (!w.expert_src)
+        return no_memory(l);
+    w.name = w.expert_src[0] = keep(l, name.n ? name : def->out[0].name);
+    n->in[1] = (fx_ref){ FX_REF_WEIGHT, (int32_t)l->weights.n, 0 };
+    return FX_VEC_PUSH(&l->weights, l->mem, w) && !l->no_memory ? FORNAX_OK : no_memory(l);
+}
+
+static fx_status lower_by_head(lower *l, fx_op *op)
+{
+    fx_launch n = launch_of(l, op, FX_L_BY_HEAD, &op->out[0]);
+    fx_by_head_args *a = &n.args.by_head;
+
+    a->heads = fx_op_i(op, FX_A_HEADS);
+    a->m.k = fx_op_in(op, 0)->type.dim[1].n / a->heads;
+    a->m.n = op->out[0].type.dim[1].n / a->heads;
+    a->m.epi.scale = 1;
+    FX_TRY(row_ref(l, op, 0, &n.in[0]));
+    FX_TRY(head_weight(l, op, &n));
+    FX_TRY(new_place(l, &op->out[0]));
+    n.out[0] = buf_ref(l, &op->out[0]);
+    return push(l, &n);
+}
+
 /* q' over q unless k or v lie there too; a store alone (no rotation was fused) isn't a kernel. */
 static fx_status lower_rope_store(lower *l, fx_op *op)
 {
@@ -767,7 +812,7 @@ static fx_status lower_rope_store(lower *l, fx_op *op)
     fx_rope_store_args *a = &n.args.rope_store;
 
     for (int i = 0; i < 3; i++)
-        FX_TRY(row_ref(l, op, i, &n.in[i]));
+        FX_TRY(row_ref(l, op, i, &n.in[i]));     /* v may be missing */
     for (int i = 3; i < 6; i++)
         FX_TRY(vector_ref(l, op, fx_op_in(op, i), &n.in[i]));
     FX_TRY(place_over(l, out, apart ? q : NULL));
@@ -806,6 +851,7 @@ static fx_status lower_attend(lower *l, fx_op *op)
     a->scale = (float)fx_op_f(op, FX_A_SCALE);
     a->window = (int32_t)fx_op_i(op, FX_A_WINDOW);
     a->softcap = (float)fx_op_f(op, FX_A_SOFTCAP);
+    a->latent = fx_op_i(op, FX_A_LATENT) != 0;
     return push(l, &n);
 }
 
@@ -1073,6 +1119,7 @@ static const lower_fn lowerings[FX_OP_COUNT] = {
     [FX_OP_QUANT] = lower_quant,
     [FX_OP_MATMUL] = lower_product,
     [FX_OP_GATE] = lower_product,
+    [FX_OP_BY_HEAD] = lower_by_head,
     [FX_OP_ROPE_STORE] = lower_rope_store,
     [FX_OP_ATTEND] = lower_attend,
     [FX_OP_GATHER_ROWS] = lower_gather,

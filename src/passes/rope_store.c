@@ -94,7 +94,8 @@ static fx_value *rewrite(fx_graph *g, fx_op *attend)
                               fx_op_i(qr, FX_A_HEAD_DIM) != dim)))
         return NULL;
     if (!fx_dim_eq(k->type.dim[1], fx_dim_of(kv_heads * dim)) ||
-        !fx_dim_eq(v->type.dim[1], fx_dim_of(kv_heads * v_dim)) || !fx_dim_eq(k->type.dim[0], q->type.dim[0]))
+        (v && !fx_dim_eq(v->type.dim[1], fx_dim_of(kv_heads * v_dim))) ||
+        !v != (fx_op_i(attend, FX_A_LATENT) != 0) || !fx_dim_eq(k->type.dim[0], q->type.dim[0]))
         return NULL;
     q = qr ? fx_op_in(qr, 0) : q;
     k = kr ? fx_op_in(kr, 0) : k;

@@ -133,6 +133,9 @@ static const bind_row binds[] = {
     ROW(FX_L_EXPERT_MATMUL, 2, BIND_VEC, fx_expert_matmul_args, m.epi.bias),
     ROW(FX_L_EXPERT_MATMUL, 3, BIND_MAT, fx_expert_matmul_args, table),
     ROW(FX_L_EXPERT_MATMUL, OUT, BIND_MAT, fx_expert_matmul_args, m.epi.y),
+    ROW(FX_L_BY_HEAD, 0, BIND_MAT, fx_by_head_args, m.x),
+    ROW(FX_L_BY_HEAD, 1, BIND_TILES, fx_by_head_args, m.w),
+    ROW(FX_L_BY_HEAD, OUT, BIND_MAT, fx_by_head_args, m.epi.y),
     ROW(FX_L_GLU, 0, BIND_MAT, fx_glu_args, gate),
     ROW(FX_L_GLU, 1, BIND_MAT, fx_glu_args, up),
     ROW(FX_L_GLU, OUT, BIND_MAT, fx_glu_args, y),
@@ -177,6 +180,7 @@ static const struct { fx_kernel_op kernel; size_t n_rows; } ops[FX_L_OPS] = {
     [FX_L_DISPATCH] = { FX_K_DISPATCH, offsetof(fx_dispatch_args, n_rows) },
     [FX_L_SLOTS] = { FX_K_SLOTS, offsetof(fx_slots_args, n_rows) },
     [FX_L_EXPERT_MATMUL] = { FX_K_EXPERT_MATMUL, offsetof(fx_expert_matmul_args, n_rows) },
+    [FX_L_BY_HEAD] = { FX_K_BY_HEAD, offsetof(fx_by_head_args, n_rows) },
     [FX_L_GLU] = { FX_K_GLU, offsetof(fx_glu_args, n_rows) },
     [FX_L_COMBINE] = { FX_K_COMBINE, offsetof(fx_combine_args, n_rows) },
     [FX_L_MUL_ROWS] = { FX_K_MUL_ROWS, offsetof(fx_map_args, n_rows) },
@@ -265,6 +269,18 @@ static void bind_state(fx_exec *x, exec_launch *e)
  * (BIND_TILES fills them there). */
 _Static_assert(offsetof(fx_expert_matmul_args, m) == 0, "a launch of experts begins as one of a product");
 
+_Static_assert(offsetof(fx_by_head_args, m) == 0, "so does one of heads");
+
+static void bind_heads(fx_exec *x, exec_launch *e)
+{
+    const fx_bound_weight *w = &x->program->weights[e->l.in[1].index];
+    fx_by_head_args *a = &e->l.args.by_head;
+
+    a->head_bytes = w->expert_bytes;
+    a->run = w->kernel->run;
+    a->scratch_bytes = w->kernel->scratch_bytes;
+}
+
 static void bind_experts(fx_exec *x, exec_launch *e)
 {
     fx_expert_matmul_args *a = &e->l.args.experts;
@@ -272,6 +288,8 @@ static void bind_experts(fx_exec *x, exec_launch *e)
 
     if (e->l.op == FX_L_SLOTS)
         e->l.args.slots.q8.k = e->l.args.slots.dim;
+    if (e->l.op == FX_L_BY_HEAD)
+        bind_heads(x, e);
     if (e->l.op != FX_L_EXPERT_MATMUL)
         return;
     w = &x->program->weights[e->l.in[1].index];

@@ -172,6 +172,15 @@ static fx_status own(fx_program *p, fx_bound_weight *b, size_t bytes, fx_error *
     return FORNAX_OK;
 }
 
+/* n numbers as 16-bit floats; where dst is f32, they lie there already. */
+static void narrow(const float *wide, fx_dtype to, void *dst, int64_t n)
+{
+    for (int64_t i = 0; to == FX_BF16 && i < n; i++)
+        ((uint16_t *)dst)[i] = fx_f32_to_bf16(wide[i]);
+    for (int64_t i = 0; to == FX_F16 && i < n; i++)
+        ((uint16_t *)dst)[i] = fx_f32_to_f16(wide[i]);
+}
+
 /* One row of the file as the dtype it is to be held in. 'f32': room for a row. Of a transposed
  * tensor, whose rows have v->row_bytes, src is the first element of a column. */
 static void convert_row(const fx_weight_view *v, bool transposed, const void *src, fx_dtype to, void *dst, float *f32)
@@ -182,10 +191,7 @@ static void convert_row(const fx_weight_view *v, bool transposed, const void *sr
         fx_dequantize_row(v->dtype, (const uint8_t *)src + (size_t)i * v->row_bytes, &wide[i], 1);
     if (!transposed)
         fx_dequantize_row(v->dtype, src, wide, v->cols);
-    for (int64_t i = 0; to == FX_BF16 && i < v->cols; i++)
-        ((uint16_t *)dst)[i] = fx_f32_to_bf16(wide[i]);
-    for (int64_t i = 0; to == FX_F16 && i < v->cols; i++)
-        ((uint16_t *)dst)[i] = fx_f32_to_f16(wide[i]);
+    narrow(wide, to, dst, v->cols);
 }
 
 /* ---- Vectors and tables ---- */
@@ -507,6 +513,87 @@ static fx_status pack_experts(fx_program *p, const fx_plan_weight *w, fx_bound_w
     return run_pack(pack_expert_tiles, &j, changes || w->layout >= FX_EXPERTS_TRANSPOSED, tiles, pool, err);
 }
 
+/* ---- Heads: a part of each one's share of a tensor ---- */
+
+/* Row i of a transposed part, whose n_rows rows of n_cols lie in f32, as dtype. */
+static void put_column(const float *part, const fx_plan_part *t, int64_t n_cols, int64_t i, fx_dtype to, void *dst, float *f32)
+{
+    float *wide = to == FX_F32 ? dst : f32;
+
+    for (int64_t c = 0; c < t->rows; c++)
+        wide[c] = part[c * n_cols + i];
+    narrow(wide, to, dst, t->rows);
+}
+
+/* A task is a head. */
+static void pack_heads(void *user, int64_t h0, int64_t h1, int worker)
+{
+    const pack_job *j = user;
+    const fx_plan_part *t = &j->w->part[0];
+    const fx_weight_view *v = j->views;
+    int64_t n_rows = j->w->rows / j->w->experts;
+    size_t row_bytes = FX_ROUND_UP(fx_dtype_row_bytes(j->dtype, j->w->cols), 64);
+    uint8_t *mine = j->rows + (size_t)worker * j->worker_bytes;
+    float *wide = (float *)(mine + 16 * row_bytes), *part = wide + FX_ROUND_UP(j->w->cols, 16);
+
+    for (int64_t h = h0; h < h1; h++) {
+        const uint8_t *at = (const uint8_t *)v->data + (size_t)(h * t->stride + t->start) * v->row_bytes;
+
+        for (int64_t r = 0; t->transposed && r < t->rows; r++)
+            fx_dequantize_row(v->dtype, at + (size_t)r * v->row_bytes, part + r * v->cols, v->cols);
+        for (int64_t tile = 0; tile < j->tiles_each; tile++) {
+            const void *rows[16];
+
+            for (int64_t i = 0, r = tile * 16; i < 16; i++, r++) {
+                uint8_t *dst = mine + (size_t)i * row_bytes;
+
+                rows[i] = r < n_rows ? dst : NULL;
+                if (rows[i] && t->transposed)
+                    put_column(part, t, v->cols, r, j->dtype, dst, wide);
+                else if (rows[i] && v->dtype != j->dtype)
+                    convert_row(v, false, at + (size_t)r * v->row_bytes, j->dtype, dst, wide);
+                else if (rows[i])
+                    rows[i] = at + (size_t)r * v->row_bytes;
+            }
+            j->kernel->pack(rows, j->w->cols, j->tiles + (size_t)(h * j->tiles_each + tile) * j->tile_bytes);
+        }
+    }
+}
+
+static fx_status bind_heads(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_source *src,
+                            fx_pool *pool, fx_error *err)
+{
+    const fx_plan_part *t = &w->part[0];
+    int64_t n_rows = w->rows / w->experts, cols = t->transposed ? n_rows : w->cols;
+    pack_job j = { .w = w, .tiles_each = FX_DIV_UP(n_rows, 16) };
+    fx_weight_view v;
+    size_t room;
+
+    if (!src->find(src->user, w->expert_src[0], &v))
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it", FX_STR_ARG(w->name));
+    if (v.rows != t->stride * w->experts || v.cols != cols || !fx_dequantize_supports(v.dtype))
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld rows of %lld numbers, found %lld of %lld",
+                       FX_STR_ARG(w->name), (long long)(t->stride * w->experts), (long long)cols, (long long)v.rows,
+                       (long long)v.cols);
+    j.views = &v;
+    j.dtype = w->dtype == FX_DTYPE_COUNT ? v.dtype : w->dtype;
+    FX_TRY(own_tiles(p, w, b, j.dtype, t->transposed || v.dtype != j.dtype, j.tiles_each * w->experts, err));
+    b->expert_bytes = (size_t)j.tiles_each * b->tile_bytes;
+    j.kernel = b->kernel;
+    j.tile_bytes = b->tile_bytes;
+    j.tiles = b->owned;
+    j.worker_bytes = 16 * FX_ROUND_UP(fx_dtype_row_bytes(j.dtype, w->cols), 64) +
+                     FX_ROUND_UP((size_t)w->cols * sizeof(float), 64) +
+                     FX_ROUND_UP((size_t)(t->rows * v.cols) * sizeof(float), 64);
+    room = j.worker_bytes * (size_t)fx_pool_threads(pool);
+    j.rows = fx_pages_alloc(room);
+    if (!j.rows)
+        return fx_nomem(err, "conversion of weights");
+    fx_pool_run(pool, pack_heads, &j, w->experts, 1);
+    fx_pages_free(j.rows, room);
+    return FORNAX_OK;
+}
+
 static fx_status bind_experts(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_source *src,
                               fx_pool *pool, fx_error *err)
 {
@@ -551,6 +638,8 @@ static fx_status bind_weight(fx_program *p, const fx_plan_weight *w, fx_bound_we
 {
     sources s;
 
+    if (w->by_head)
+        return bind_heads(p, w, b, source, pool, err);
     if (w->experts)
         return bind_experts(p, w, b, source, pool, err);
     FX_TRY(find_sources(w, source, &s, err));

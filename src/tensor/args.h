@@ -96,6 +96,16 @@ typedef struct fx_matmul_args {
     fx_epilogue epi;
 } fx_matmul_args;
 
+/* y[:, h] = x[:, h] @ w_h^T for each head h; m is head 0's, whose x and y are the first k and n columns of
+ * theirs. Each by the matmul kernel. */
+typedef struct fx_by_head_args {
+    fx_matmul_args m;
+    int64_t n_rows, heads;
+    size_t head_bytes;           /* from one head's weights to the next one's */
+    void (*run)(const fx_matmul_args *a, int64_t t0, int64_t t1, void *scratch);
+    size_t (*scratch_bytes)(const fx_matmul_args *a);   /* or NULL */
+} fx_by_head_args;
+
 typedef enum fx_rope_style {
     FX_ROPE_HALF,               /* neox: pairs (i, i+rot/2) */
     FX_ROPE_PAIRS               /* (2i, 2i+1) */
@@ -103,7 +113,7 @@ typedef enum fx_rope_style {
 
 /* Per row: optional RMS norm of each head of q and of k, rotation of q and k by the row's
  * position, q to q_out (may alias q), k and v to the KV page of the row. kv_heads 0: nothing
- * is stored (a layer that reads another's state). One task a row. */
+ * is stored (a layer that reads another's state); v.p NULL: values are part of keys. One task a row. */
 typedef struct fx_rope_store_args {
     fx_cmat q, k, v;             /* columns heads*head_dim, kv_heads*head_dim, kv_heads*v_dim */
     fx_mat q_out;
@@ -128,7 +138,8 @@ typedef struct fx_rope_store_args {
  * query heads share a kv head.  Key blocks of 32 at absolute positions, in order.
  * 'shared' is memory of all tasks of the launch, zeroed before its first use and then left
  * alone between launches: with it the keys of long sequences may be cut among tasks, for
- * which a few sequences of a step alone are too few.  Bits don't depend on it. */
+ * which a few sequences of a step alone are too few.  Bits don't depend on it.
+ * latent: V[j] is the last v_dim components of K[j], as it is stored. */
 typedef struct fx_attend_args {
     fx_cmat q;
     fx_mat out;                  /* [n_rows, heads*v_dim] */
@@ -137,6 +148,7 @@ typedef struct fx_attend_args {
     int32_t window;              /* 0: whole context; FX_WINDOW_BOTH: also what follows the row in its sequence */
     float softcap;               /* 0: none */
     const float *slopes;         /* [heads]: score -= slope * (position - key's); NULL: none */
+    bool latent;
     const float *sinks;          /* [heads]: score of one more key, whose value is 0; NULL: none */
     fx_dtype kv_dtype;
     size_t k_offset, v_offset;

@@ -3,7 +3,7 @@
  * A page is the concatenation of its layers' parts in layer order, K before V,
  * each part beginning at a multiple of 64 bytes.  A shared layer has no part of
  * its own: it takes the offsets of its source.  A latent layer keeps K only,
- * and its V is a view of the leading columns of K.  A model without any such layer
+ * and its V is a view of the last columns of K.  A model without any such layer
  * still has pages, of PART_ALIGN bytes: what is known of a prefix hangs on them.
  *
  * A slot is the concatenation of the recurrent layers' parts, the convolution's before

@@ -50,7 +50,7 @@ typedef enum fx_state_kind {
     FX_STATE_NONE,
     FX_STATE_FULL,                        /* paged K and V over the whole context */
     FX_STATE_WINDOW,                      /* ... over the last 'window' positions */
-    FX_STATE_LATENT,                      /* MLA */
+    FX_STATE_LATENT,                      /* MLA: paged keys of one head, values a view of them */
     FX_STATE_RECURRENT,
     FX_STATE_SHARED                       /* another layer's */
 } fx_state_kind;

@@ -624,6 +624,90 @@ TEST(rope_store_against_double)
             check_rope(&ropes[i], k);
 }
 
+/* Without v, the pages' keys and q are what they are with it, and nothing else is written. */
+TEST(rope_store_of_keys_alone)
+{
+    const rope_case *c = &ropes[1];
+    const fx_kernel *k;
+
+    for (size_t v = 0; (k = kt_variant(FX_K_ROPE_STORE, v)) != NULL; v++) {
+        size_t q_bytes = (size_t)(ROPE_ROWS * c->heads * c->head_dim) * 4, key = 0;
+        float *q[2] = { kt_alloc(q_bytes), kt_alloc(q_bytes) };
+        uint8_t *kv[2];
+        rope_scene s;
+
+        rope_scene_new(&s, c);
+        for (int i = 0; i < 2; i++) {
+            s.step.kv = kv[i] = kt_alloc(s.kv_bytes);
+            s.args.q_out = (fx_mat){ q[i], s.args.q.ld };
+            if (i)
+                s.args.v.p = NULL;
+            kt_run(k, &s.args, 3);
+        }
+        CHECK_MEM(q[0], q[1], q_bytes);
+        for (size_t at = 0; at < s.kv_bytes; at++) {
+            bool is_value = at % s.step.page_bytes >= s.args.v_offset;
+
+            if (kv[1][at] != (is_value ? 0xff : kv[0][at]))
+                FXTEST_FAIL("%s: byte %zu", k->name, at);
+            key += !is_value && kv[1][at] != 0xff;
+        }
+        CHECK(c->kv_heads == 0 || key > 0);
+        for (int i = 0; i < 2; i++) {
+            free(kv[i]);
+            free(q[i]);
+        }
+        rope_scene_free(&s);
+    }
+}
+
+/* ---- Products by head ---------------------------------------------------------------------- */
+
+/* Each head against sums in double; each row as if alone. */
+TEST(by_head_against_double)
+{
+    enum { HEADS = 3, N = 24, K = 40, ROWS = 17 };
+    fx_cpu cpu = fx_cpu_detect();
+    const fx_matmul_kernel *m = fx_matmul_find(FX_F32, FX_ACT_F32, K, &cpu);
+    const fx_kernel *k = kt_variant(FX_K_BY_HEAD, 0);
+    size_t tile = m->tile_bytes(K), head = 2 * tile;         /* 24 rows are two tiles */
+    float *w = kt_floats(HEADS * N * K, 1), *x = kt_floats(ROWS * (HEADS * K + 5), 1);
+    float *y = kt_alloc(ROWS * HEADS * N * 4), *alone = kt_alloc(ROWS * HEADS * N * 4);
+    uint8_t *tiles = kt_alloc(HEADS * head);
+    fx_by_head_args a = { .heads = HEADS, .n_rows = ROWS, .head_bytes = head, .run = m->run, .scratch_bytes = m->scratch_bytes,
+                          .m = { .x = { x, HEADS * K + 5 }, .w = tiles, .tile_bytes = tile, .n = N, .k = K,
+                                 .epi = { .fn = fx_epilogue_find(&cpu), .y = { y, HEADS * N }, .scale = 1 } } };
+
+    for (int t = 0; t < 2 * HEADS; t++) {
+        const void *rows[16];
+
+        for (int i = 0; i < 16; i++)
+            rows[i] = t % 2 * 16 + i < N ? w + (t / 2 * N + t % 2 * 16 + i) * K : NULL;
+        m->pack(rows, K, tiles + (size_t)t * tile);
+    }
+    kt_run(k, &a, 4);
+    for (int r = 0; r < ROWS; r++) {
+        a.n_rows = 1;
+        a.m.x.p = x + r * (HEADS * K + 5);
+        a.m.epi.y.p = alone + r * HEADS * N;
+        kt_run(k, &a, 1);
+        for (int i = 0; i < HEADS * N; i++) {
+            double want = 0;
+
+            for (int c = 0; c < K; c++)
+                want += (double)w[i * K + c] * (double)x[r * (HEADS * K + 5) + i / N * K + c];
+            if (!kt_near((double)y[r * HEADS * N + i], want, 1e-4, 1e-5))
+                FXTEST_FAIL("row %d column %d: %g, expected %g", r, i, (double)y[r * HEADS * N + i], want);
+        }
+    }
+    CHECK_MEM(y, alone, ROWS * HEADS * N * 4);
+    free(w);
+    free(x);
+    free(y);
+    free(alone);
+    free(tiles);
+}
+
 /* ---- Embed, gather ------------------------------------------------------------------------ */
 
 TEST(embed_every_type)

@@ -10,22 +10,26 @@ typedef struct shape {
     float softcap;
     fx_dtype type;
     float slope;                             /* of head 0, halved from head to head; 0: none */
+    bool latent;
 } shape;
 
 static const shape shapes[] = {
-    { 1, 1, 16, 16, 32, 0, 0, FX_F16, 0 },      { 3, 1, 64, 64, 32, 0, 0, FX_F16, 0 },
-    { 4, 2, 64, 64, 64, 0, 0, FX_F32, 0 },      { 9, 3, 64, 64, 32, 0, 0, FX_F16, 0 },
-    { 6, 2, 128, 128, 32, 0, 0, FX_F16, 0 },    { 8, 8, 32, 48, 96, 0, 0, FX_F16, 0 },
-    { 7, 1, 80, 80, 32, 0, 0, FX_F16, 0 },      { 16, 1, 24, 40, 32, 0, 0, FX_F32, 0 },
-    { 40, 1, 16, 16, 32, 0, 0, FX_F16, 0 },     { 100, 1, 8, 12, 64, 0, 0, FX_F16, 0 },
-    { 2, 1, 2, 2, 32, 0, 0, FX_F16, 0 },        { 3, 3, 6, 30, 32, 0, 0, FX_F32, 0 },
-    { 2, 2, 72, 8, 256, 0, 0, FX_F16, 0 },      { 5, 1, 256, 200, 32, 0, 0, FX_F16, 0 },
-    { 3, 1, 64, 64, 32, 1, 0, FX_F16, 0 },      { 3, 1, 64, 64, 32, 5, 0, FX_F32, 0 },
-    { 4, 4, 64, 64, 32, 33, 0, FX_F16, 0 },     { 6, 2, 64, 64, 64, 512, 0, FX_F16, 0 },
-    { 8, 4, 48, 64, 32, 700, 0, FX_F16, 0 },    { 4, 2, 64, 64, 32, 0, 30, FX_F16, 0 },
-    { 4, 1, 48, 48, 32, 100, 5, FX_F32, 0 },    { 5, 5, 32, 32, 32, 0, 0, FX_F16, 0.5f },
-    { 6, 2, 64, 64, 32, 40, 0, FX_F32, 0.25f },
-    { 4, 4, 32, 32, 32, FX_WINDOW_BOTH, 0, FX_F32, 0 }, { 6, 2, 64, 48, 64, FX_WINDOW_BOTH, 0, FX_F16, 0 },
+    { 1, 1, 16, 16, 32, 0, 0, FX_F16, 0, false },      { 3, 1, 64, 64, 32, 0, 0, FX_F16, 0, false },
+    { 4, 2, 64, 64, 64, 0, 0, FX_F32, 0, false },      { 9, 3, 64, 64, 32, 0, 0, FX_F16, 0, false },
+    { 6, 2, 128, 128, 32, 0, 0, FX_F16, 0, false },    { 8, 8, 32, 48, 96, 0, 0, FX_F16, 0, false },
+    { 7, 1, 80, 80, 32, 0, 0, FX_F16, 0, false },      { 16, 1, 24, 40, 32, 0, 0, FX_F32, 0, false },
+    { 40, 1, 16, 16, 32, 0, 0, FX_F16, 0, false },     { 100, 1, 8, 12, 64, 0, 0, FX_F16, 0, false },
+    { 2, 1, 2, 2, 32, 0, 0, FX_F16, 0, false },        { 3, 3, 6, 30, 32, 0, 0, FX_F32, 0, false },
+    { 2, 2, 72, 8, 256, 0, 0, FX_F16, 0, false },      { 5, 1, 256, 200, 32, 0, 0, FX_F16, 0, false },
+    { 3, 1, 64, 64, 32, 1, 0, FX_F16, 0, false },      { 3, 1, 64, 64, 32, 5, 0, FX_F32, 0, false },
+    { 4, 4, 64, 64, 32, 33, 0, FX_F16, 0, false },     { 6, 2, 64, 64, 64, 512, 0, FX_F16, 0, false },
+    { 8, 4, 48, 64, 32, 700, 0, FX_F16, 0, false },    { 4, 2, 64, 64, 32, 0, 30, FX_F16, 0, false },
+    { 4, 1, 48, 48, 32, 100, 5, FX_F32, 0, false },    { 5, 5, 32, 32, 32, 0, 0, FX_F16, 0.5f, false },
+    { 6, 2, 64, 64, 32, 40, 0, FX_F32, 0.25f, false },
+    { 4, 4, 32, 32, 32, FX_WINDOW_BOTH, 0, FX_F32, 0, false }, { 6, 2, 64, 48, 64, FX_WINDOW_BOTH, 0, FX_F16, 0, false },
+    { 4, 1, 40, 32, 32, 0, 0, FX_F16, 0, true },  { 16, 1, 72, 64, 64, 0, 0, FX_F16, 0, true },
+    { 2, 1, 30, 22, 32, 0, 0, FX_F32, 0, true },  { 100, 1, 48, 40, 32, 0, 0, FX_F32, 0, true },
+    { 6, 2, 32, 32, 32, 0, 0, FX_F16, 0, true },  { 1, 1, 288, 256, 32, 700, 0, FX_F16, 0, true },
 };
 
 /* Sequences of one scenario: how many positions before the step, how many rows in it. */
@@ -71,7 +75,7 @@ static void store_seq(scene *s, int i, int64_t p0, int64_t p1, bool hide)
                 put(s, page + s->k_offset,
                     ((h * (sh->page_tokens / 32) + in / 32) * sh->head_dim + d) * 32 + in % 32,
                     hide ? NAN : s->k[i][(p * sh->kv_heads + h) * sh->head_dim + d]);
-            for (int64_t d = 0; d < sh->v_dim; d++)
+            for (int64_t d = 0; !sh->latent && d < sh->v_dim; d++)
                 put(s, page + s->v_offset, (h * sh->page_tokens + in) * sh->v_dim + d,
                     hide ? NAN : s->v[i][(p * sh->kv_heads + h) * sh->v_dim + d]);
         }
@@ -122,6 +126,8 @@ static void scene_new(scene *s, const shape *sh)
             s->k[i][j] = stored(sh->type, s->k[i][j]);
         for (int64_t j = 0; j < tokens * sh->kv_heads * sh->v_dim; j++)
             s->v[i][j] = stored(sh->type, s->v[i][j]);
+        for (int64_t j = 0; sh->latent && j < tokens * sh->kv_heads; j++)
+            memcpy(s->v[i] + j * sh->v_dim, s->k[i] + (j + 1) * sh->head_dim - sh->v_dim, (size_t)sh->v_dim * sizeof(float));
         s->seqs[i].row0 = n;
         s->seqs[i].n_rows = seq_rows[i];
         s->seqs[i].pos0 = seq_pos0[i];
@@ -143,7 +149,7 @@ static void scene_new(scene *s, const shape *sh)
                                 .kv_heads = sh->kv_heads, .head_dim = sh->head_dim, .v_dim = sh->v_dim,
                                 .scale = 1.0f / sqrtf((float)sh->head_dim), .window = sh->window,
                                 .softcap = sh->softcap, .kv_dtype = sh->type, .k_offset = s->k_offset,
-                                .v_offset = s->v_offset, .step = &s->step };
+                                .v_offset = s->v_offset, .latent = sh->latent, .step = &s->step };
     s->slopes = kt_alloc((size_t)sh->heads * sizeof(float));
     for (int h = 0; h < sh->heads; h++)
         s->slopes[h] = ldexpf(sh->slope, -h);
@@ -346,7 +352,7 @@ static void run_launch(void *user, int64_t t0, int64_t t1, int worker)
  * the keys are cut into parts, and who finishes last merges. */
 TEST(threads_share_long_sequences)
 {
-    static const shape few[] = { { 3, 1, 64, 64, 32, 0, 0, FX_F16, 0 }, { 4, 2, 32, 40, 64, 700, 0, FX_F32, 0 } };
+    static const shape few[] = { { 3, 1, 64, 64, 32, 0, 0, FX_F16, 0, false }, { 4, 2, 32, 40, 64, 700, 0, FX_F32, 0, false } };
     size_t shared = FX_ATTEND_SHARED;
 
     for (size_t i = 0; i < FX_COUNT(few); i++)
@@ -400,7 +406,7 @@ TEST(threads_share_long_sequences)
 TEST(bad_values_stay_where_they_are)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY, 3e38f };
-    shape sh = { 6, 2, 64, 64, 32, 0, 0, FX_F32, 0 };
+    shape sh = { 6, 2, 64, 64, 32, 0, 0, FX_F32, 0, false };
     const fx_kernel *k;
 
     for (size_t b = 0; b < FX_COUNT(bad); b++)

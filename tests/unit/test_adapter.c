@@ -195,11 +195,13 @@ static void check_mixed(const char *base, const char *adapter, const char *dtype
 {
     answer alone[MIXED], bare[MIXED], got[MIXED];
     fornax_request *reqs[MIXED];
+    char numerics[64] = "";
     rig r;
 
     if (open_rig_of(&r, base, NULL, 1, 0, dtype)) {
         for (int i = 0; i < MIXED; i++)
             collect(submit(&r, i), &bare[i]);
+        snprintf(numerics, sizeof numerics, "%s", fornax_model_get_info(r.model)->numerics_id);
     }
     close_rig(&r);
     for (int threads = 1; threads <= 3; threads++) {
@@ -211,9 +213,12 @@ static void check_mixed(const char *base, const char *adapter, const char *dtype
                     reqs[i] = submit(&r, i);
                 for (int i = 0; i < MIXED; i++)
                     collect(reqs[i], &got[i]);
+                bool comparable = strcmp(numerics, fornax_model_get_info(r.model)->numerics_id) == 0;
+
+                CHECK(comparable != (strstr(base, "deepseek_v2") != NULL));  /* latent attention: see model_mla.c */
                 for (int i = 0; i < MIXED; i++) {
                     CHECK(same(&got[i], &alone[i]));
-                    CHECK(same(&alone[i], &bare[i]) == (i % 2 == 0));
+                    CHECK(!comparable || same(&alone[i], &bare[i]) == (i % 2 == 0));
                 }
             }
             close_rig(&r);

@@ -164,6 +164,7 @@ TEST(lfm2_tiny_hybrid) { check_model(FXTEST_DATA "/models/lfm2", "auto"); }
 TEST(qwen3_5_tiny_hybrid) { check_model(FXTEST_DATA "/models/qwen3_5", "auto"); }
 
 TEST(gpt_oss_tiny) { check_model(FXTEST_DATA "/models/gpt_oss", "auto"); }         /* experts, windows, sinks */
+TEST(minicpm3_tiny_latent) { check_model(FXTEST_DATA "/models/minicpm3", "f32"); }
 TEST(deepseek_v2_tiny) { check_model(FXTEST_DATA "/models/deepseek_v2", "auto"); } /* latent attention, experts */
 
 TEST(smollm2)

@@ -68,6 +68,30 @@ TEST(a_gguf_llama_is_described)
     discard(&b);
 }
 
+/* A token of a model with latent attention keeps the latent and what rotates of each layer, nothing by head. */
+TEST(latent_attention_keeps_the_latent)
+{
+    static const struct { const char *path; int64_t layers, rot, rank; } cases[] = {
+        { FXTEST_DATA "/models/deepseek_v2", 3, 8, 32 }, { FXTEST_DATA "/models/minicpm3", 2, 8, 32 },
+    };
+
+    for (size_t i = 0; i < FX_COUNT(cases); i++) {
+        fx_error err = { 0 };
+        fx_model_desc d;
+        fx_weights *w;
+        fx_arena a;
+
+        fx_arena_init(&a, &fx_mem_libc, 0);
+        CHECK_OK(fx_weights_open(&w, &fx_mem_libc, cases[i].path, 0, &err), err);
+        CHECK_OK(fx_model_build(&a, w, &plain, &d, &err), err);
+        CHECK_EQ_I64(d.state.layers[0].kind, FX_STATE_LATENT);
+        CHECK_EQ_I64(d.state.n_layers, cases[i].layers);
+        CHECK_EQ_I64(d.state.page_bytes, cases[i].layers * 32 * (cases[i].rot + cases[i].rank) * 2);
+        fx_weights_close(w);
+        fx_arena_done(&a);
+    }
+}
+
 TEST(options_are_honoured)
 {
     model_spec s = { LLAMA, .dtype = FX_BF16 };

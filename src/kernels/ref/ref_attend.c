@@ -48,6 +48,17 @@ static double score(const fx_attend_args *a, const fx_step_seq *seq, const float
     return a->softcap > 0 ? (double)a->softcap * tanh(sum / (double)a->softcap) : sum;
 }
 
+/* Component 0 of a value. */
+static size_t value_at(const fx_attend_args *a, int64_t kv_head, int64_t pos)
+{
+    size_t elem = fx_kv_elem(a->kv_dtype);
+
+    if (!a->latent)
+        return fx_kv_v_at(a->step, a->v_offset, elem, kv_head, a->v_dim, pos);
+    return fx_kv_k_at(a->step, a->k_offset, elem, kv_head, a->head_dim, pos) +
+           elem * (size_t)((a->head_dim - a->v_dim) * FX_KV_BLOCK);
+}
+
 /* The keys [j0, j1) of one span. */
 static void span(const fx_attend_args *a, const fx_step_seq *seq, const float *q, int64_t head, int64_t pos, int64_t j0,
                  int64_t j1, double *s, part *p)
@@ -65,13 +76,12 @@ static void span(const fx_attend_args *a, const fx_step_seq *seq, const float *q
             p->max = s[j - j0];
     }
     for (int64_t j = j0; j < j1; j++) {
-        const uint8_t *v = fx_kv_page(a->step, seq, j) +
-                           fx_kv_v_at(a->step, a->v_offset, fx_kv_elem(a->kv_dtype), kv_head, a->v_dim, j);
+        const uint8_t *v = fx_kv_page(a->step, seq, j) + value_at(a, kv_head, j);
         double e = exp(s[j - j0] - p->max);
 
         p->sum += e;
         for (int32_t d = 0; d < a->v_dim; d++)
-            p->acc[d] += e * load(v, a->kv_dtype, d);
+            p->acc[d] += e * load(v, a->kv_dtype, a->latent ? (int64_t)d * FX_KV_BLOCK : d);
     }
 }
 

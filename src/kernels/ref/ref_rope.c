@@ -81,7 +81,7 @@ static void store_row(const fx_rope_store_args *a, int64_t r, float *h, const fl
         turn_head(a, h, a->k_norm, cs, sn);
         for (int32_t d = 0; d < a->head_dim; d++)
             store(k, a->kv_dtype, (int64_t)d * FX_KV_BLOCK, h[d]);
-        for (int32_t d = 0; d < a->v_dim; d++)
+        for (int32_t d = 0; a->v.p && d < a->v_dim; d++)
             store(v, a->kv_dtype, d, a->v.p[r * a->v.ld + (int64_t)j * a->v_dim + d]);
     }
 }
