@@ -7,6 +7,8 @@
 
 #include "grammar/schema_int.h"
 
+#define MAX_ABSORB 300          /* records that a new one is compared with */
+
 /* ---- arrays ----------------------------------------------------------------------------- */
 
 const fx_arec *fx_arec_any(fx_sc *c)
@@ -281,6 +283,85 @@ static bool add_candidates(fx_sc *c, fx_orecs *v, const fx_orec *r)
     return !c->st;
 }
 
+/* ---- which record takes in which: plainly, or false ---------------------------------------- */
+
+/* Is every conjunct of b one of a? */
+static bool node_within(const fx_sc *c, fx_sn a, fx_sn b)
+{
+    const fx_snode *x = &c->nodes.at[a], *y = &c->nodes.at[b];
+    const fx_sn *kx = x->kind == FX_SNK_AND ? x->kids : &a, *ky = y->kind == FX_SNK_AND ? y->kids : &b;
+    uint32_t nx = x->kind == FX_SNK_AND ? x->n_kids : 1, ny = y->kind == FX_SNK_AND ? y->n_kids : 1, i = 0;
+
+    if (a == b || a == FX_SN_FALSE || b == FX_SN_TRUE)
+        return true;
+    for (uint32_t k = 0; k < ny; k++) {         /* both sorted */
+        while (i < nx && kx[i] < ky[k])
+            i++;
+        if (i == nx || kx[i] != ky[k])
+            return false;
+    }
+    return true;
+}
+
+static bool classes_within(fx_sc *c, const fx_orec *a, const fx_orec *b)
+{
+    for (uint32_t i = 0; i < a->n_classes; i++) {
+        bool found = false;
+
+        for (uint32_t k = 0; k < b->n_classes && !found; k++)
+            found = (b->classes[k].name == c->any_text || b->classes[k].name == a->classes[i].name)
+                    && node_within(c, a->classes[i].value, b->classes[k].value);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+static bool object_within(fx_sc *c, const fx_orec *a, const fx_orec *b)
+{
+    if (a->min < b->min || a->max > b->max || (b->n_some && b->some != a->some) || !classes_within(c, a, b))
+        return false;
+    for (uint32_t i = 0; i < b->n_props; i++) {
+        const fx_sprop *p = &b->props[i], *q = fx_orec_find(a, p->name);
+
+        if (p->required && !(q && q->required))
+            return false;
+        if (!node_within(c, q ? q->value : fx_orec_value(c, a, p->name), p->value))
+            return false;
+    }
+    for (uint32_t i = 0; i < a->n_props; i++)
+        if (!fx_orec_find(b, a->props[i].name)
+            && !node_within(c, a->props[i].value, fx_orec_value(c, b, a->props[i].name)))
+            return false;
+    return true;
+}
+
+static bool saw(const fx_orec *r)
+{
+    bool any = r->seen != FX_RE_NONE;
+
+    for (uint32_t i = 0; i < r->n_props && !any; i++)
+        any = r->props[i].seen;
+    return any;
+}
+
+/* Drops from v what is within r; true: r is within one of v. */
+static bool absorb(fx_sc *c, fx_orecs *v, const fx_orec *r)
+{
+    size_t n = 0;
+
+    if (v->n > MAX_ABSORB || saw(r))
+        return false;
+    for (size_t i = 0; i < v->n; i++)
+        if (!saw(v->at[i]) && object_within(c, r, v->at[i]))
+            return true;
+    for (size_t i = 0; i < v->n; i++)
+        if (saw(v->at[i]) || !object_within(c, v->at[i], r))
+            v->at[n++] = v->at[i];
+    v->n = n;
+    return false;
+}
+
 bool fx_orecs_add(fx_sc *c, fx_orecs *v, const fx_orec *r)
 {
     if (!r || c->st)
@@ -301,6 +382,8 @@ bool fx_orecs_add(fx_sc *c, fx_orecs *v, const fx_orec *r)
         return !c->st;
     if (r->n_some && !class_could(c, r, &r->some[0]))
         return add_candidates(c, v, r);
+    if (absorb(c, v, r))
+        return !c->st;
     if (v->n >= FX_S_MAX_RECORDS)
         return fx_sc_over(c, "alternatives of objects");
     return FX_VEC_PUSH(v, c->mem, r) || fx_sc_nomem(c);
@@ -522,15 +605,6 @@ static void or_arrays(fx_sc *c, fx_split *s, const fx_split *a, const fx_split *
             fx_arecs_add(c, &v, r);
     }
     fx_split_keep_arrays(c, s, &v);
-}
-
-static bool saw(const fx_orec *r)
-{
-    bool any = r->seen != FX_RE_NONE;
-
-    for (uint32_t i = 0; i < r->n_props && !any; i++)
-        any = r->props[i].seen;
-    return any;
 }
 
 static void or_objects(fx_sc *c, fx_split *s, const fx_split *a, const fx_split *b)
