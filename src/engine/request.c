@@ -144,7 +144,7 @@ static uint64_t draw_seed(fx_engine *e, uint64_t arrival)
     uint32_t out[4];
 
     fx_philox(key, counter, out);
-    return ((uint64_t)out[1] << 32 | out[0]) >> 1;       /* fits a signed number too */
+    return ((uint64_t)out[1] << 32 | out[0]) >> 11;      /* 53 bits: JSON's readers have doubles */
 }
 
 /* Of whom pages may be shared with: adapter, salt, and where it matters the class of lengths. */

@@ -349,6 +349,7 @@ def test_without_a_seed_answers_differ_and_say_how_to_repeat_them(tiny):
         r = draw()
         texts[r["choices"][0]["message"]["content"]] = r["seed"]
     assert len(texts) > 1 and len(set(texts.values())) == len(texts)
+    assert all(0 <= seed < 1 << 53 for seed in texts.values())          # what a reader with doubles keeps
     for text, seed in list(texts.items())[:3]:
         again = draw(seed=seed)
         assert again["choices"][0]["message"]["content"] == text and again["seed"] == seed
