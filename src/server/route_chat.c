@@ -102,9 +102,9 @@ static fx_status render_without(fornax_prompt **out, const fornax_tokenizer *tok
 
 /* Leaves out the first turns, as few as will do, when the conversation is longer than the context: then the prompt
  * has at most 'fits' tokens. The last turn always stays. Replaces *prompt. */
-static fx_status drop_turns(fornax_prompt **prompt, const fornax_tokenizer *tok, const fx_gen_body *b, size_t fits,
-                            fx_error *err)
+static fx_status drop_turns(fornax_prompt **prompt, fx_call *c, const fx_gen_body *b, size_t fits, fx_error *err)
 {
+    const fornax_tokenizer *tok = c->http->tok;
     size_t low = 1, high = fx_messages_turns(b->messages);
     fornax_prompt *shorter;
 
@@ -113,6 +113,8 @@ static fx_status drop_turns(fornax_prompt **prompt, const fornax_tokenizer *tok,
     for (high--; low < high;) {
         size_t middle = (low + high) / 2;
 
+        if (fx_call_unwanted(c))
+            return fx_fail(err, FORNAX_ECANCEL, "the client hung up or the server stops");
         FX_TRY(render_without(&shorter, tok, b, middle, err));
         if (prompt_length(shorter) > fits)
             low = middle + 1;
@@ -135,8 +137,9 @@ static size_t room_for_prompt(size_t context, const fx_gen_body *b)
     return context - (asked == FX_NO_INT ? answer : FX_MIN((size_t)asked, answer));
 }
 
-static fx_status render(fx_gen *g, const fx_http *h, const fx_gen_body *b, fx_error *err)
+static fx_status render(fx_gen *g, fx_call *c, const fx_gen_body *b, fx_error *err)
 {
+    const fx_http *h = c->http;
     fornax_engine_stats stats = FORNAX_OPTIONS(fornax_engine_stats);
     fornax_prompt *prompt = NULL;
     fx_status st = render_messages(&prompt, h->tok, b, b->messages, err);
@@ -148,10 +151,10 @@ static fx_status render(fx_gen *g, const fx_http *h, const fx_gen_body *b, fx_er
     before = prompt_length(prompt);
     fornax_engine_get_stats(h->engine, &stats);
     if (st == FORNAX_OK && fx_str_is(b->truncation, "auto") && before >= stats.context_tokens)
-        st = drop_turns(&prompt, h->tok, b, room_for_prompt((size_t)stats.context_tokens, b), err);
+        st = drop_turns(&prompt, c, b, room_for_prompt((size_t)stats.context_tokens, b), err);
     if (st == FORNAX_OK) {
         ids = fornax_prompt_ids(prompt, &n);
-        fx_gen_truncated(g, before - n);
+        fx_gen_truncated(g, before - FX_MIN(n, before));
         st = fx_gen_prompt(g, ids, n, FX_STR(""), err);
     }
     fornax_prompt_close(prompt);
@@ -184,7 +187,7 @@ static void chat(fx_call *c)
     if (st == FORNAX_OK)
         st = fx_gen_new(&g, c, &body, true, &err);
     if (st == FORNAX_OK) {
-        st = render(g, c->http, &body, &err);
+        st = render(g, c, &body, &err);
         if (st == FORNAX_ENOTFOUND)      /* no chat template: the request can't be served, the route exists */
             err.status = FORNAX_EUNSUP;
     }
@@ -194,7 +197,10 @@ static void chat(fx_call *c)
         fx_call_run(c, g);
     } else {
         fx_gen_free(g);
-        fx_reply_error(c, &err);
+        if (st == FORNAX_ECANCEL)
+            fx_reply_unwanted(c);
+        else
+            fx_reply_error(c, &err);
     }
     json_decref(json);
 }
