@@ -132,6 +132,21 @@ def test_streams_that_wait_get_comments(serve, long_model):
     quiet.close()
 
 
+def test_the_openai_client_reads_over_comments(serve, long_model, background):
+    pytest.importorskip("openai")
+    s = serve(long_model, "--max-batch", "1", "--keep-alive", "1", "--name", "m")
+    holder = send(s, {**ENDLESS, "stream": True})
+    assert holder.recv(10)
+    chunks = []
+    asks = background(lambda: chunks.extend(s.client().completions.create(model="m", prompt=[1, 2, 3], max_tokens=4, stream=True,
+                                                                          extra_body={"ignore_eos": True})))
+    assert until(lambda: s.health()["waiting"] == 1, 30)
+    time.sleep(2.5)
+    holder.close()
+    asks.join(20)
+    assert chunks and chunks[-1].choices[0].finish_reason == "length" and all(c.choices for c in chunks)
+
+
 def test_a_long_prompt_hides_nothing(serve, long_model):
     """Probes are answered at once while it is computed, and see how far it has come."""
     s = serve(long_model)
