@@ -6,23 +6,10 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "limited.h"
 #include "text/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define LIMIT ((size_t)512 << 20)
-
-static void *limited(void *user, void *p, size_t old_size, size_t new_size)
-{
-    size_t *used = user;
-
-    if (new_size > old_size && new_size - old_size > LIMIT - *used)
-        abort();
-    p = fx_mem_libc.fn(NULL, p, old_size, new_size);
-    if (p || !new_size)
-        *used += new_size - old_size;
-    return p;
-}
 
 /* Streamed text is whole characters at every moment, and the same as all at once but
  * for runs of byte tokens. */
@@ -71,8 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
     fx_str json = { (const char *)data, zero ? (size_t)(zero - data) : size };
     fx_str text = zero ? fx_str_n((const char *)zero + 1, size - json.n - 1) : fx_str_of(usual);
-    size_t used = 0;
-    fx_mem mem = { limited, &used };
+    limit l = { 0, (size_t)512 << 20 };
+    fx_mem mem = { limited, &l };
     fx_error err = { 0 };
     fx_tokenizer *t = NULL;
     fx_status st = fx_tokenizer_from_json(&t, &mem, json, FX_STR(""), &err);
@@ -82,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (t)
         use(t, text, &mem);
     fx_tokenizer_free(t);
-    if (used != 0)
+    if (l.used != 0)
         abort();
     return 0;
 }

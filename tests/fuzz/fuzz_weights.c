@@ -12,22 +12,9 @@
 
 #include "format/inspect.h"
 #include "format/weights.h"
+#include "limited.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define LIMIT ((size_t)64 << 20)
-
-static void *limited(void *user, void *p, size_t old_size, size_t new_size)
-{
-    size_t *used = user;
-
-    if (new_size > old_size && new_size - old_size > LIMIT - *used)
-        abort();
-    p = fx_mem_libc.fn(NULL, p, old_size, new_size);
-    if (p || !new_size)
-        *used += new_size - old_size;
-    return p;
-}
 
 static void use(const fx_weights *w, const fx_mem *mem)
 {
@@ -64,8 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const unsigned flags[] = { 0, FX_OPEN_HEADERS, FX_OPEN_INSPECT };
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
-    size_t used = 0;
-    fx_mem mem = { limited, &used };
+    limit l = { 0, (size_t)64 << 20 };
+    fx_mem mem = { limited, &l };
     char path[64];
 
     if (fd < 0)
@@ -82,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (w)
                 use(w, &mem);
             fx_weights_close(w);
-            if (used != 0)
+            if (l.used != 0)
                 abort();
         }
     }

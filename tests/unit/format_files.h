@@ -98,8 +98,10 @@ static inline const char *scratch_path(scratch *s, const char *name)
 
 static inline const char *scratch_write(scratch *s, const char *name, fx_str data)
 {
-    FILE *f = fopen(scratch_path(s, name), "wb");
+    FILE *f;
 
+    unlink(scratch_path(s, name));       /* a new file: some file systems write an overwritten one out at once */
+    f = fopen(s->path, "wb");
     if (f) {
         fwrite(data.p, 1, data.n, f);
         fclose(f);

@@ -1,22 +1,10 @@
-/* test_format_mutate.c - damaged model files: cut at every byte, and changed at random
- * places with a fixed seed.  Each must give a sentence, or open and be readable whole;
- * the sanitizers watch.  A failing case is named by its file and number. */
+/* test_format_mutate.c - damaged model files as format/ reads them (mutate.h).  Each must give a sentence, or open
+ * and be readable whole; the sanitizers watch.  test_model_mutate.c goes on to models. */
 #include "fxtest.h"
 
 #include "format/inspect.h"
 #include "format_files.h"
-
-enum { MUTATIONS = 500 };
-
-static uint64_t state;
-
-static uint64_t draw(uint64_t n)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % n;
-}
+#include "mutate.h"
 
 static bool inside(const fx_file *f, const void *p, size_t n)
 {
@@ -118,66 +106,25 @@ static void try_open(const char *path, const char *what, int number)
         printf("... in %s %d\n", what, number);
 }
 
-/* ---- Changes ---------------------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------------------------- */
 
-static void put_number(char *p, size_t room)
+typedef struct target {
+    scratch *s;
+    const char *name, *path;     /* the file that is damaged, and what is opened */
+} target;
+
+static void write_and_open(void *user, fx_str damaged, const char *what, int number)
 {
-    static const uint64_t numbers[] = {
-        0, 1, 2, 7, 9, 12, 13, 32, 255, 0x7fffffff, 0x80000000u, 0xffffffffu, (uint64_t)1 << 32, INT64_MAX,
-        (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7, (uint64_t)1 << 62, (uint64_t)1 << 61,
-    };
-    uint64_t u = numbers[draw(FX_COUNT(numbers))];
-    size_t n = draw(2) ? 8 : 4;
+    target *t = user;
 
-    for (size_t i = 0; i < n && i < room; i++)
-        p[i] = (char)(u >> (8 * i));
-}
-
-/* One to four changes: a bit, a byte, a number, a piece removed, doubled or swapped. */
-static void mutate(fx_buf *b, size_t head)
-{
-    for (uint64_t times = draw(4) + 1; times > 0 && b->n > 16; times--) {
-        size_t at = draw(draw(4) ? FX_MIN(head, b->n) : b->n), n = draw(12) + 1;
-
-        n = FX_MIN(n, b->n - at);
-        switch (draw(6)) {
-        case 0: b->p[at] ^= (char)(1 << draw(8)); break;
-        case 1: b->p[at] = (char)draw(256); break;
-        case 2: put_number(b->p + at, b->n - at); break;
-        case 3:
-            memmove(b->p + at, b->p + at + n, b->n - at - n);
-            b->n -= n;
-            break;
-        case 4:
-            if (!fx_buf_reserve(b, n))
-                return;
-            memmove(b->p + at + n, b->p + at, b->n - at);
-            b->n += n;
-            break;
-        default: memmove(b->p + at, b->p + draw(b->n - n + 1), n);
-        }
-    }
+    scratch_write(t->s, t->name, damaged);
+    try_open(t->path, what, number);
 }
 
 /* Cuts and changes 'data', writes it as 'name' and opens 'path'. */
 static void torture(scratch *s, const char *name, const char *path, fx_str data, size_t head)
 {
-    fx_buf b;
-
-    for (size_t n = 0; n < data.n; n++) {
-        scratch_write(s, name, fx_str_n(data.p, n));
-        try_open(path, "cut at", (int)n);
-    }
-    fx_buf_init(&b, &fx_mem_libc);
-    state = 88172645463325252u;
-    for (int i = 0; i < MUTATIONS; i++) {
-        fx_buf_clear(&b);
-        fx_buf_str(&b, data);
-        mutate(&b, head);
-        scratch_write(s, name, fx_buf_view(&b));
-        try_open(path, "mutation", i);
-    }
-    fx_buf_done(&b);
+    each_damage(data, head, write_and_open, &(target){ s, name, path });
     scratch_remove(s, name);
 }
 
