@@ -5,8 +5,8 @@ usage: run_tests.py [--long] [--only STEP,...] [--list] [--no-model]
 
 Steps: unit (each instruction-set level the machine has), tree, asan (unit tests
 and fuzz targets under the address and undefined-behaviour sanitizers), e2e
-(pytest on the program). --long adds tsan, fuzzing for a minute a target, and
-e2e at each level. Prints a line a test binary and what fails in full; the last
+(pytest on the program). --long adds tsan, fuzzing for a minute a target, every
+cut and 10,000 changes of each kind of file (FXTEST_LONG), and e2e at each level. Prints a line a test binary and what fails in full; the last
 line is "N passed, N failed, N skipped". Exit status 1 if anything failed."""
 import argparse
 import os
@@ -128,12 +128,16 @@ SANITIZER_ENV = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:allocator_may_
 
 def fuzz_targets(folder, label, seconds):
     """Replays the corpus of each target and mutates it for a while."""
-    for source in sorted((ROOT / "tests/fuzz").glob("fuzz_*.c")):
+    def one(source):
         start = time.time()
         corpus = ROOT / "tests/fuzz/corpus" / source.stem.removeprefix("fuzz_")
         rc, out = run([ROOT / folder / "fuzz" / source.stem, "--seconds", seconds, corpus], seconds + 300,
                       SANITIZER_ENV, ROOT / folder)
-        tally(f"{source.stem} ({label})", rc, out, time.time() - start)
+        return source.stem, rc, out, time.time() - start
+
+    with ThreadPoolExecutor(JOBS) as pool:
+        for name, rc, out, seconds_taken in pool.map(one, sorted((ROOT / "tests/fuzz").glob("fuzz_*.c"))):
+            tally(f"{name} ({label})", rc, out, seconds_taken)
 
 
 def fetch_model(args, name="smollm2"):
@@ -167,7 +171,7 @@ def step_tree(args):
 
 def step_asan(args):
     if build("build-asan", "-DCMAKE_BUILD_TYPE=Debug", "-DFORNAX_SANITIZE=address,undefined"):
-        unit_tests("build-asan", "asan", SANITIZER_ENV, 1200)
+        unit_tests("build-asan", "asan", {**SANITIZER_ENV, **({"FXTEST_LONG": "1"} if args.long else {})}, 1800)
         fuzz_targets("build-asan", "asan", 60 if args.long else 3)
 
 
