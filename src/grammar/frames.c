@@ -27,7 +27,7 @@ static uint32_t frame_hash(const fx_run *r, const fx_frame *f)
         return h;
     }
     h = mix(h, f->phase);
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < FX_COUNT(f->r); i++)
         h = mix(h, f->r[i]);
     return h;
 }

@@ -62,13 +62,15 @@ typedef struct fx_gram_prop {
 typedef struct fx_gram_names {              /* names that aren't declared */
     fx_re name;                             /* the inside of the string, FX_SPELL_JSON */
     fx_gnode value;
+    bool marked;                            /* its members are those that the object's 'marked' asks for */
 } fx_gram_names;
 typedef struct fx_gram_object_spec {
     const fx_gram_prop *props;              /* in declared order */
     size_t n_props;
-    const fx_gram_names *others;            /* disjoint; declared names are taken out of them by the engine */
+    const fx_gram_names *others;            /* names or else values disjoint; the engine takes declared names out */
     size_t n_others;
     uint32_t min, max;                      /* members in all; FX_GRAM_INF */
+    bool marked;                            /* at least one member belongs to a marked class */
     bool any_order;                         /* else declared ones in order, then the others */
 } fx_gram_object_spec;
 fx_gnode fx_gram_object(fx_gram_builder *b, const fx_gram_object_spec *spec);

@@ -31,16 +31,21 @@ static uint32_t count_bits(const uint64_t *w, size_t n)
 static bool object_productive(const fx_gram *g, const fx_gobject *o)
 {
     uint32_t can = 0, must = count_bits(o->required, o->n / 64 + 1);
-    bool free_names = false;
+    bool free_names = false, marked = !o->marked;
 
     for (size_t i = 0; i < o->n; i++) {
         can += productive(g, o->values[i]);
         if ((o->required[i / 64] >> i % 64 & 1) && !productive(g, o->values[i]))
             return false;
     }
-    for (size_t i = 0; i < o->n_others; i++)
-        free_names |= o->others[i].name != FX_RE_NONE && productive(g, o->others[i].value);
-    return must <= o->max && o->min <= o->max && (free_names || o->min <= can);
+    for (size_t i = 0; i < o->n_others; i++) {
+        bool can_be = o->others[i].name != FX_RE_NONE && productive(g, o->others[i].value);
+
+        free_names |= can_be;
+        marked |= can_be && o->others[i].marked;
+    }
+    must += o->marked;
+    return marked && must <= o->max && o->min <= o->max && (free_names || o->min <= can);
 }
 
 static bool array_productive(const fx_gram *g, const fx_garray *a)

@@ -49,7 +49,7 @@ typedef struct fx_gobject {
     size_t n_others;
     fx_gram_names *others;      /* name: inside of the string, declared ones taken out */
     uint32_t min, max;
-    bool any_order;
+    bool marked, any_order;
     fx_gpunct punct;
 } fx_gobject;
 

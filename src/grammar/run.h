@@ -37,11 +37,12 @@ typedef enum fx_phase {
 } fx_phase;
 
 /* Registers: object: r[0] names seen (a view of its dictionary, or the next place in declared order), r[1] members,
- * r[2] free names used, r[3] as above.  array: r[0] items, r[1] that match 'contains', r[2] values seen. */
+ * r[2] free names used, r[3] as above, r[4] whether a marked member came.  array: r[0] items, r[1] that match
+ * 'contains', r[2] values seen. */
 typedef struct fx_frame {
     uint32_t node;
     uint32_t phase;             /* or the position in a sequence, or the count of a repeat */
-    uint32_t r[4];
+    uint32_t r[5];
     uint32_t parent;
     uint32_t closed;            /* the place that returning here leads to, + 1; 0: not made */
     uint32_t depth;

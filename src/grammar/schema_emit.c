@@ -254,33 +254,75 @@ static bool members(fx_sc *c, const fx_orec *r, fx_gram_prop *props, uint32_t *p
     return !c->st;
 }
 
+static uint32_t add_class(fx_sc *c, fx_gram_names *v, fx_re name, fx_sn value, bool marked)
+{
+    fx_gnode g = fx_re_empty(c, name) ? FX_GNODE_NEVER : fx_sc_emit(c, value);
+
+    *v = (fx_gram_names){ name, g, marked };
+    return g != FX_GNODE_NEVER;
+}
+
+/* Free names; where some member has to be one of 'some', those that can be it are marked. */
+static uint32_t classes(fx_sc *c, const fx_orec *r, fx_gram_names *v)
+{
+    const fx_ssome *some = r->n_some ? &r->some[0] : NULL;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->n_classes && r->max > 0 && !c->st; i++) {
+        fx_sclass one = r->classes[i];
+        fx_re both = !some || some->name == c->any_text ? one.name
+                     : one.name == c->any_text ? some->name : fx_re_and(c->re, one.name, some->name);
+
+        if (some && some->value != FX_SN_TRUE)
+            n += add_class(c, &v[n], both, fx_sn_and(c, one.value, fx_sn_not(c, some->value)), false);
+        n += add_class(c, &v[n], both, some ? fx_sn_and(c, one.value, some->value) : one.value, some != NULL);
+        if (some && both != one.name)
+            n += add_class(c, &v[n], fx_re_minus(c, one.name, some->name), one.value, false);
+    }
+    return n;
+}
+
+static fx_gnode object(fx_sc *c, const fx_orec *r);
+
+/* A member is asked for: a declared one, or a free one. */
+static fx_gnode object_of_some(fx_sc *c, const fx_orec *r, fx_gnode free)
+{
+    fx_orecs v = { 0 };
+    gnodes g = { 0 };
+
+    add(c, &g, free);
+    fx_orec_candidates(c, &v, r);
+    for (size_t i = 0; i < v.n && !c->st; i++)
+        add(c, &g, object(c, v.at[i]));
+    FX_VEC_FREE(&v, c->mem);
+    return alternatives(c, &g);
+}
+
 static fx_gnode object(fx_sc *c, const fx_orec *r)
 {
     fx_gram_object_spec spec = { .min = r->min, .max = r->max == FX_S_INF ? FX_GRAM_INF : r->max,
-                                 .any_order = c->opt->any_order };
+                                 .marked = r->n_some > 0, .any_order = c->opt->any_order };
     fx_gram_prop *props = FX_SC_NEWN(c, fx_gram_prop, r->n_props);
-    fx_gram_names *others = FX_SC_NEWN(c, fx_gram_names, r->n_classes);
+    fx_gram_names *others = FX_SC_NEWN(c, fx_gram_names, (size_t)r->n_classes * 3);
+    fx_gnode free;
     uint32_t possible;
 
-    if (r->n_some) {
-        fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, "a member that has to be there without a name given "
-                   "(the negation of additionalProperties, patternProperties or propertyNames)");
+    if (r->n_some > 1) {
+        fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, "more than one member that has to be there without a "
+                   "name given (from the negation of additionalProperties, patternProperties or propertyNames)");
         return FX_GNODE_NEVER;
     }
     if (!props || !others || !members(c, r, props, &possible))
         return FX_GNODE_NEVER;
-    for (uint32_t i = 0; i < r->n_classes && !c->st; i++) {
-        fx_gnode value = fx_sc_emit(c, r->classes[i].value);
-
-        if (value != FX_GNODE_NEVER && (r->max > 0))
-            others[spec.n_others++] = (fx_gram_names){ r->classes[i].name, value };
-    }
-    if (c->st || (!spec.n_others && possible < r->min))
-        return FX_GNODE_NEVER;
+    spec.n_others = classes(c, r, others);
     spec.props = props;
     spec.n_props = r->n_props;
     spec.others = others;
-    return fx_gram_object(c->b, &spec);
+    if (c->st || (!spec.n_others && (possible < r->min || r->n_some)))
+        free = FX_GNODE_NEVER;
+    else
+        free = fx_gram_object(c->b, &spec);
+    return r->n_some ? object_of_some(c, r, free) : free;
 }
 
 /* ---- nodes -------------------------------------------------------------------------------------- */

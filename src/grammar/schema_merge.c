@@ -259,8 +259,7 @@ static bool some_holds(fx_sc *c, const fx_orec *r, const fx_ssome *some)
     return false;
 }
 
-/* Instead of the first "some": one record for each declared member that can be it. */
-static bool add_candidates(fx_sc *c, fx_orecs *v, const fx_orec *r)
+bool fx_orec_candidates(fx_sc *c, fx_orecs *v, const fx_orec *r)
 {
     const fx_ssome *some = &r->some[0];
 
@@ -381,7 +380,7 @@ bool fx_orecs_add(fx_sc *c, fx_orecs *v, const fx_orec *r)
     if (object_dead(c, r))
         return !c->st;
     if (r->n_some && !class_could(c, r, &r->some[0]))
-        return add_candidates(c, v, r);
+        return fx_orec_candidates(c, v, r);
     if (absorb(c, v, r))
         return !c->st;
     if (v->n >= FX_S_MAX_RECORDS)

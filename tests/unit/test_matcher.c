@@ -153,7 +153,7 @@ TEST(objects_in_declared_order)
 TEST(free_names)
 {
     fx_gram_builder *b = builder();
-    fx_gram_names others = { any_name(b), lex(b, "0|true") };
+    fx_gram_names others = { any_name(b), lex(b, "0|true"), false };
     fx_gram_object_spec spec = { .others = &others, .n_others = 1, .max = 3, .any_order = true };
 
     check(b, sample_object(b, spec), "free names",
@@ -169,7 +169,7 @@ TEST(names_with_a_pattern_run_out)
     fx_error err = { 0 };
 
     CHECK_OK(fx_re_ecma(&re, fx_gram_regexes(b), FX_SPELL_JSON, FX_STR("a|b"), true, &err), err);
-    fx_gram_names others = { re, lex(b, "1") };
+    fx_gram_names others = { re, lex(b, "1"), false };
 
     check(b, fx_gram_object(b, &(fx_gram_object_spec){ .others = &others, .n_others = 1, .max = FX_GRAM_INF, .any_order = true }),
           "a|b", "{}\1{\"a\":1}\1{\"b\":1,\"a\":1}\1", "{\"a\":1,\1{\"a\":1,\"a\":1}\1{\"b\":1,\"a\":1,\1");

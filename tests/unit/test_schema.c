@@ -223,6 +223,14 @@ TEST(combinations)
           "\"then\":{\"required\":[\"n\"]},\"else\":{\"required\":[\"s\"]}}",
           "{\"k\":\"a\",\"n\":1}\1{\"s\":1,\"k\":\"b\"}\1", "{\"k\":\"a\"}\1{\"k\":\"a\",\"s\":1}\1{\"k\":\"b\",\"n\":1}\1" },
         { "{\"then\":false,\"else\":false}", "1\1", "" },
+        { "{\"type\":\"object\",\"not\":{\"additionalProperties\":{\"type\":\"string\"}}}", "{\"a\":1}\1{\"a\":\"\",\"b\":2}\1{\"b\":2,\"a\":\"\"}\1", "{}\1{\"a\":\"\"}\1" },
+        { "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"}},\"not\":{\"properties\":{\"a\":{}},\"additionalProperties\":false},\"maxProperties\":2}",
+          "{\"b\":1}\1{\"a\":null,\"c\":1}\1{\"c\":1,\"a\":null}\1", "{}\1{\"a\":null}\1{\"a\":1,\"b\":1}\1{\"a\":null,\"b\":1,\"c\":1}\1" },
+        { "{\"type\":\"object\",\"not\":{\"propertyNames\":{\"pattern\":\"^x\"}},\"required\":[\"xa\"],\"maxProperties\":2}",
+          "{\"xa\":1,\"b\":1}\1{\"b\":1,\"xa\":1}\1", "{\"xa\":1}\1{\"xa\":1,\"xb\":1}\1{\"b\":1,\"c\":1}\1" },
+        { "{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"b\":{}},\"additionalProperties\":false}]}",
+          "{\"a\":1}\1{\"c\":1}\1{\"b\":1,\"c\":2}\1", "{}\1{\"b\":1}\1" },
+        { "{\"type\":\"object\",\"not\":{\"patternProperties\":{\"^x\":{\"minimum\":5}}}}", "{\"x\":4}\1{\"a\":1,\"xy\":1}\1", "{}\1{\"x\":5}\1{\"y\":1}\1" },
         { "{\"if\":{\"type\":\"string\"},\"then\":{\"minLength\":1}}", "1\1\"a\"\1", "\"\"\1" },
     };
 
