@@ -14,7 +14,7 @@
 #define PANEL 12
 #define WORD_K 2
 #define STEP 512
-#define AHEAD 2048                   /* bytes that weights are fetched before they are used, one row */
+#define AHEAD 256
 
 typedef uint32_t word;
 
@@ -57,13 +57,14 @@ SIMD void micro(const int V, const int M, const operands *o)
     for (int i = 0; i < M * V; i++)
         a[i] = o->first ? _mm512_setzero_ps() : _mm512_load_ps(acc_at(o, i / V, i % V));
     for (int64_t n = o->n; n > 0; n--, x += M, p += 64) {
+        const char *ahead = (const char *)p + fetch_at(o, n * 64, V);
         __m512bh w[4];
 
         FX_UNROLL
         for (int v = 0; v < V; v++) {
             w[v] = (__m512bh)_mm512_load_si512(p + (size_t)v * o->tile_bytes);
             if (M == 1)
-                _mm_prefetch((const char *)p + (size_t)v * o->tile_bytes + AHEAD, _MM_HINT_T0);
+                _mm_prefetch(ahead + (size_t)v * o->tile_bytes, _MM_HINT_T0);
         }
         FX_UNROLL
         for (int i = 0; i < M * V; i++)
