@@ -4,7 +4,9 @@
  *
  *     ticket = [ generation : 32 | next task not yet taken : 32 ]
  *
- * A thread takes tasks t..t+grain by swapping the word from (g, t) to (g, t+grain).
+ * A thread takes tasks t..t+piece by swapping the word from (g, t) to (g, t+piece); a piece
+ * is half of the thread's share of what is left, but not below the grain: large ones while there
+ * is much to do, small ones at the end, so that all threads end together.
  * If that succeeds, the fields of the launch (fn, user, ...) that it read just
  * before belong to generation g: before they change, the word becomes (g, CLOSED),
  * and it does so only when launch g is complete. So a worker that comes late, or
@@ -129,11 +131,12 @@ static void run_tasks(fx_pool *p, int id)
         int64_t first = atomic_load_explicit(&p->first, memory_order_acquire);
         uint32_t n = atomic_load_explicit(&p->n_tasks, memory_order_acquire);
         uint32_t grain = atomic_load_explicit(&p->grain, memory_order_acquire);
-        uint32_t t0 = (uint32_t)seen, t1;
+        uint32_t t0 = (uint32_t)seen, t1, piece;
 
         if (t0 >= n)
             return;
-        t1 = n - t0 > grain ? t0 + grain : n;
+        piece = FX_MAX(grain, (n - t0) / (2 * (uint32_t)p->n_threads));
+        t1 = n - t0 > piece ? t0 + piece : n;
         if (!atomic_compare_exchange_weak_explicit(&p->ticket, &seen, (seen & ~(uint64_t)UINT32_MAX) | t1,
                                                    memory_order_acq_rel, memory_order_acquire))
             continue;

@@ -30,7 +30,7 @@ void fx_pool_free(fx_pool *p);
 int fx_pool_threads(const fx_pool *p);
 
 typedef void (*fx_task_fn)(void *user, int64_t t0, int64_t t1, int worker);
-/* 'worker' passed to fn is 0..threads-1, for per-thread scratch.  grain: tasks
+/* 'worker' passed to fn is 0..threads-1, for per-thread scratch.  grain: fewest tasks
  * taken at a time, at least 1. */
 void fx_pool_run(fx_pool *p, fx_task_fn fn, void *user, int64_t n_tasks, int64_t grain);
 

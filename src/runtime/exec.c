@@ -485,10 +485,13 @@ static bool adapts(fx_exec *x, exec_launch *e)
 /* A launch's jobs: before a product what its adapters need, behind a lookup what they add. */
 enum { BEGIN, OUTER, LAUNCH, BEHIND };
 
-static void launch_job(fx_exec *x, exec_launch *e, fx_pool_job *job)
+/* From so many rows on, beginning a piece of a product costs more (rows are packed again) than an uneven end. */
+#define MANY_ROWS 16
+
+static void launch_job(fx_exec *x, exec_launch *e, int64_t rows, fx_pool_job *job)
 {
     job->n_tasks = e->tasks(&e->l.args);
-    job->grain = FX_MAX(1, job->n_tasks / (4 * fx_pool_threads(x->pool)));
+    job->grain = FX_MAX(1, job->n_tasks / ((rows < MANY_ROWS ? 16 : 8) * fx_pool_threads(x->pool)));
 }
 
 static bool next_launch(void *user, int64_t i, fx_pool_job *job)
@@ -518,7 +521,7 @@ static bool next_launch(void *user, int64_t i, fx_pool_job *job)
     if (x->phase == OUTER || x->phase == BEHIND) {
         fx_adapting_job(x->adapting, FX_ADAPTING_OUTER, x->scratch, x->scratch_each, job);
     } else if (rows > 0) {
-        launch_job(x, e, job);
+        launch_job(x, e, rows, job);
     }
     if (x->phase == OUTER) {
         x->phase = LAUNCH;
