@@ -303,7 +303,7 @@ static const slots_row slots[FX_L_OPS] = {
     [FX_L_RMSNORM] = { 1 | 4, 2, 0, 1 | 2 | 4 },
     [FX_L_LAYERNORM] = { 1, 2 | 4, 1, 0 },
     [FX_L_QUANT] = { 1, 0, 1, 0 },
-    [FX_L_MATMUL] = { 1 | 2, 4 | 8, 1, 0 },
+    [FX_L_MATMUL] = { 1 | 2, 4 | 8 | 16, 1, 0 },
     [FX_L_ROPE_STORE] = { 1 | 2, 4 | 8 | 16 | 32, 1, 0 },
     [FX_L_ATTEND] = { 1, 2 | 4, 1, 0 },
     [FX_L_GATHER] = { 1, 0, 1, 0 },
@@ -389,6 +389,7 @@ static void check_widths(const fx_plan *p, const fx_launch *l)
     case FX_L_MATMUL:
         check_width(p, &l->in[0], l->args.matmul.k);
         check_width(p, &l->in[3], l->args.matmul.n);
+        check_width(p, &l->in[4], l->args.matmul.k);
         check_width(p, &l->out[0], l->args.matmul.n);
         FX_ASSERT(p->bufs[l->in[0].index].q8 == p->weights[l->in[1].index].q8);
         break;

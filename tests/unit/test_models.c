@@ -367,6 +367,33 @@ static fx_plan *plan_of(built *b, const model_spec *s, fx_dtype_mode mode)
     return p;
 }
 
+/* With room for adapters every product keeps what it multiplies in f32, and gate and up stay apart. */
+TEST(plans_with_room_for_adapters)
+{
+    model_spec s = { QWEN3, .gguf = true, .dtype = FX_Q8_0 };
+    fx_plan *p = NULL;
+    int products = 0;
+    built b;
+
+    build(&b, &s, &plain);
+    CHECK_OK(b.st, b.err);
+    CHECK_OK(fx_passes_run(b.d.step, &(fx_pass_options){ .mode = FX_MODE_AUTO, .adapters = true }, &b.err), b.err);
+    CHECK_OK(fx_lower_plan(&b.arena, b.d.step, true, &p, &b.err), b.err);
+    CHECK_OK(fx_plan_layout(p, &fx_mem_libc, 8, 8, q8_bytes, &b.err), b.err);
+    fx_plan_check(p);
+    for (int32_t i = 0; p && i < p->n_launches; i++) {
+        const fx_launch *l = &p->launches[i];
+
+        if (l->op != FX_L_MATMUL)
+            continue;
+        products++;
+        CHECK(l->in[4].kind == FX_REF_BUF && !p->bufs[l->in[4].index].q8 && p->bufs[l->in[4].index].cols >= l->args.matmul.k);
+        CHECK(!p->weights[l->in[1].index].paired);
+    }
+    CHECK(products > 1);
+    discard(&b);
+}
+
 static void compare_plan(const char *name, const fx_plan *p)
 {
     fx_error err = { 0 };
