@@ -283,6 +283,14 @@ static fx_status hub_eos(fornax_tokenizer *tok, fx_weights *w, fx_error *err)
     return FORNAX_OK;
 }
 
+/* A fault of a folder's tokenizer files, which don't know where they are. */
+static fx_status in_folder(const fx_weights *w, fx_status st, fx_error *err)
+{
+    if (st == FORNAX_OK || st == FORNAX_ENOMEM || !err || fx_str_starts(fx_str_of(err->text), fx_str_of(fx_weights_path(w))))
+        return st;
+    return fx_fail_param(err, st, err->param, "%s/%s", fx_weights_path(w), err->text);
+}
+
 static fx_status open_hub(fornax_tokenizer *tok, fx_weights *w, fx_error *err)
 {
     fx_str json = fx_weights_text(w, FX_TEXT_TOKENIZER), raw = fx_weights_text(w, FX_TEXT_TOKENIZER_CONFIG);
@@ -295,9 +303,9 @@ static fx_status open_hub(fornax_tokenizer *tok, fx_weights *w, fx_error *err)
     if (st == FORNAX_OK)
         st = parse_config(&map, w, FX_TEXT_SPECIAL_TOKENS, err);
     if (st == FORNAX_OK && json.p)
-        st = fx_tokenizer_from_json(&tok->t, &tok->ctx->mem, json, raw.p ? raw : FX_STR(""), err);
+        st = in_folder(w, fx_tokenizer_from_json(&tok->t, &tok->ctx->mem, json, raw.p ? raw : FX_STR(""), err), err);
     else if (st == FORNAX_OK && spm.model.p)
-        st = fx_tokenizer_from_spm(&tok->t, &tok->ctx->mem, &spm, err);
+        st = in_folder(w, fx_tokenizer_from_spm(&tok->t, &tok->ctx->mem, &spm, err), err);
     if (st == FORNAX_OK && map)
         st = hub_trusted(tok, map, err);
     if (st == FORNAX_OK && config)

@@ -61,9 +61,14 @@ static bool next_field(fx_str *s, field *f)
     }
 }
 
-static fx_status broken(const char *what, fx_error *err)
+/* The next field; a fault names the byte at which it begins. */
+static fx_status read_field(const fx_spm_file *f, fx_str *s, const char *what, field *out, fx_error *err)
 {
-    return fx_fail(err, FORNAX_EFORMAT, "tokenizer.model: %s: expected a protobuf message, found a broken field", what);
+    size_t at = (size_t)(s->p - f->bytes.p);
+
+    if (next_field(s, out))
+        return FORNAX_OK;
+    return fx_fail(err, FORNAX_EFORMAT, "tokenizer.model: byte %zu: %s: expected a protobuf field within its message", at, what);
 }
 
 static float float_of(uint64_t bits)
@@ -78,11 +83,11 @@ static float float_of(uint64_t bits)
 static fx_status read_piece(fx_spm_file *f, fx_str s, fx_error *err)
 {
     fx_spm_piece p = { .text = FX_STR(""), .type = 1 };
+    size_t at = (size_t)(s.p - f->bytes.p);
     field v;
 
     while (s.n) {
-        if (!next_field(&s, &v))
-            return broken("pieces", err);
+        FX_TRY(read_field(f, &s, "pieces", &v, err));
         if (v.number == 1 && v.wire == WIRE_BYTES)
             p.text = v.bytes;
         else if (v.number == 2 && v.wire == WIRE_32)
@@ -91,8 +96,8 @@ static fx_status read_piece(fx_spm_file *f, fx_str s, fx_error *err)
             p.type = v.value <= 6 ? (int32_t)v.value : 0;
     }
     if (p.type < 1 || !(p.score - p.score == 0))
-        return fx_fail(err, FORNAX_EFORMAT, "tokenizer.model: piece %zu: expected a type from 1 to 6 and a finite score",
-                       f->pieces.n);
+        return fx_fail(err, FORNAX_EFORMAT, "tokenizer.model: byte %zu: piece %zu: expected a type from 1 to 6 and a finite score",
+                       at, f->pieces.n);
     return FX_VEC_PUSH(&f->pieces, f->mem, p) ? FORNAX_OK : fx_nomem(err, "pieces");
 }
 
@@ -116,8 +121,7 @@ static fx_status read_trainer(fx_spm_file *f, fx_str s, fx_error *err)
     field v;
 
     while (s.n) {
-        if (!next_field(&s, &v))
-            return broken("trainer_spec", err);
+        FX_TRY(read_field(f, &s, "trainer_spec", &v, err));
         if (v.wire == WIRE_VARINT)
             read_trainer_field(f, &v);
     }
@@ -129,8 +133,7 @@ static fx_status read_normalizer(fx_spm_file *f, fx_str s, fx_error *err)
     field v;
 
     while (s.n) {
-        if (!next_field(&s, &v))
-            return broken("normalizer_spec", err);
+        FX_TRY(read_field(f, &s, "normalizer_spec", &v, err));
         if (v.number == 2 && v.wire == WIRE_BYTES)
             f->charsmap = v.bytes;
         if (v.wire != WIRE_VARINT)
@@ -149,11 +152,10 @@ fx_status fx_spm_file_read(fx_spm_file *f, const fx_mem *mem, fx_str bytes, fx_e
 {
     field v;
 
-    *f = (fx_spm_file){ .mem = mem, .model_type = FX_SPM_UNIGRAM, .unk = 0, .bos = 1, .eos = 2, .pad = -1, .prefix = true,
+    *f = (fx_spm_file){ .mem = mem, .bytes = bytes, .model_type = FX_SPM_UNIGRAM, .unk = 0, .bos = 1, .eos = 2, .pad = -1, .prefix = true,
                         .remove_extra = true, .escape = true };
     while (bytes.n) {
-        if (!next_field(&bytes, &v))
-            return broken("file", err);
+        FX_TRY(read_field(f, &bytes, "file", &v, err));
         if (v.wire != WIRE_BYTES)
             continue;
         if (v.number == 1)

@@ -18,6 +18,7 @@ typedef struct fx_spm_piece {
 
 typedef struct fx_spm_file {
     const fx_mem *mem;
+    fx_str bytes;
     FX_VEC(fx_spm_piece) pieces;
     int64_t model_type;             /* fx_spm_type */
     int64_t unk, bos, eos, pad;     /* -1: none */

@@ -993,7 +993,8 @@ static fx_status read_root(loader *l, const json_t *root)
     return fx_tokenizer_finish(t, l->err);
 }
 
-static fx_status parse_json(json_t **out, fx_str text, const char *name, fx_error *err)
+/* whole: the file, of which 'text' may lack tables; faults are placed in it. */
+static fx_status parse_json(json_t **out, fx_str text, fx_str whole, const char *name, fx_error *err)
 {
     json_error_t e;
 
@@ -1002,7 +1003,8 @@ static fx_status parse_json(json_t **out, fx_str text, const char *name, fx_erro
         return FORNAX_OK;
     if (json_error_code(&e) == json_error_out_of_memory)
         return fx_nomem(err, name);
-    return fx_fail(err, FORNAX_EFORMAT, "%s: expected JSON, found: %s", name, e.text);
+    json_decref(json_loadb(whole.p, whole.n, JSON_ALLOW_NUL, &e));
+    return fx_fail(err, FORNAX_EFORMAT, "%s: line %d, column %d: %s", name, e.line, e.column, e.text);
 }
 
 static fx_status load(loader *l, fx_str json, fx_str config)
@@ -1011,9 +1013,9 @@ static fx_status load(loader *l, fx_str json, fx_str config)
     fx_status st = fx_vocab_json_read(&l->tables, l->t->mem, json, l->err);
 
     if (st == FORNAX_OK)
-        st = parse_json(&root, fx_buf_view(&l->tables.rest), "tokenizer.json", l->err);
+        st = parse_json(&root, fx_buf_view(&l->tables.rest), json, "tokenizer.json", l->err);
     if (st == FORNAX_OK && config.n)
-        st = parse_json(&settings, config, "tokenizer_config.json", l->err);
+        st = parse_json(&settings, config, config, "tokenizer_config.json", l->err);
     l->config = settings;
     if (st == FORNAX_OK)
         st = read_root(l, root);
@@ -1214,7 +1216,7 @@ static fx_status spm_json(json_t **out, fx_str text, const char *name, fx_error 
 {
     if (!text.n)
         return FORNAX_OK;
-    FX_TRY(parse_json(out, text, name, err));
+    FX_TRY(parse_json(out, text, text, name, err));
     return json_is_object(*out) ? FORNAX_OK : fx_fail(err, FORNAX_EFORMAT, "%s: expected an object", name);
 }
 

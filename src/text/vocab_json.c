@@ -360,6 +360,15 @@ static fx_status walk(scanner *s, size_t *copied)
     return FORNAX_OK;
 }
 
+static size_t first_bad(fx_str s)
+{
+    size_t at = 0, next = 0;
+
+    while (next < s.n && fx_utf8_next(s, &next) != FX_BAD_RUNE)
+        at = next;
+    return at;
+}
+
 fx_status fx_vocab_json_read(fx_vocab_json *v, const fx_mem *mem, fx_str json, fx_error *err)
 {
     scanner s = { .in = json, .v = v, .err = err };
@@ -369,7 +378,7 @@ fx_status fx_vocab_json_read(fx_vocab_json *v, const fx_mem *mem, fx_str json, f
     *v = (fx_vocab_json){ .mem = mem };
     fx_buf_init(&v->rest, mem);
     if (!fx_utf8_valid(json))
-        return fx_fail(err, FORNAX_EFORMAT, "tokenizer.json: expected UTF-8");
+        return fx_fail(err, FORNAX_EFORMAT, "tokenizer.json: byte %zu: expected UTF-8", first_bad(json));
     st = walk(&s, &copied);
     fx_buf_add(&v->rest, json.p + copied, json.n - copied);
     return st == FORNAX_OK && v->rest.failed ? fx_nomem(err, "tokenizer.json") : st;

@@ -742,7 +742,7 @@ TEST(mutated_files)
 TEST(refused_files_say_why)
 {
     static const struct { const char *json; fx_status status; const char *says; } rows[] = {
-        { "", FORNAX_EFORMAT, "JSON" },
+        { "", FORNAX_EFORMAT, "line 1, column 0: " },
         { "[]", FORNAX_EFORMAT, "model" },
         { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", FORNAX_EFORMAT, "merges" },
         { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", FORNAX_EFORMAT, "id" },
