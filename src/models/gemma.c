@@ -39,17 +39,16 @@ static fx_status adjust1(const fx_weights *w, fx_model_params *p, fx_error *err)
     return adjust(w, p, err);
 }
 
-static fx_status adjust2(const fx_weights *w, fx_model_params *p, fx_error *err)
+static fx_status adjust_later(const fx_weights *w, fx_model_params *p, int64_t large_layers, fx_error *err)
 {
-    set_scale(w, p, 46);
+    if (fx_weights_kind_of(w) != FX_WEIGHTS_GGUF && !fx_config_find(w, "hidden_activation"))
+        p->act = FX_ACTIV_GELU_TANH;                     /* whatever hidden_act says */
+    set_scale(w, p, large_layers);
     return adjust(w, p, err);
 }
 
-static fx_status adjust3(const fx_weights *w, fx_model_params *p, fx_error *err)
-{
-    set_scale(w, p, 62);
-    return adjust(w, p, err);
-}
+static fx_status adjust2(const fx_weights *w, fx_model_params *p, fx_error *err) { return adjust_later(w, p, 46, err); }
+static fx_status adjust3(const fx_weights *w, fx_model_params *p, fx_error *err) { return adjust_later(w, p, 62, err); }
 
 /* All layers have the window but each 'step'-th. */
 static void every(const fx_model_params *p, int64_t step, uint8_t *flags)
@@ -71,10 +70,8 @@ static fx_status layers3(const fx_weights *w, const fx_model_params *p, uint8_t 
 {
     int64_t step = 6;
 
-    if (fx_weights_kind_of(w) == FX_WEIGHTS_HUB) {
-        FX_TRY(fx_config_opt_i64(w, "_sliding_window_pattern", &step, err));
+    if (fx_weights_kind_of(w) == FX_WEIGHTS_HUB)
         FX_TRY(fx_config_opt_i64(w, "sliding_window_pattern", &step, err));
-    }
     FX_TRY(fx_param_limit(w, "sliding_window_pattern", step, 1, INT64_MAX, err));
     every(p, step, flags);
     return FORNAX_OK;
@@ -91,7 +88,6 @@ static fx_value *block2(fx_build *b, fx_value *x, int64_t i)
 }
 
 static const fx_param params1[] = {
-    FX_PARAM(act, ACT, false, NULL, "hidden_activation"),
     FX_PARAM(attention_bias, BOOL, false, NULL, "attention_bias"),
     FX_PARAM(out_bias, BOOL, false, NULL, "attention_bias"),
     END,

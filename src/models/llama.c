@@ -7,20 +7,14 @@
 
 #define END { 0, FX_PARAM_I64, false, NULL, NULL }
 
-static fx_status check_gguf(const fx_weights *w, fx_error *err)
+static fx_status check(const fx_weights *w, const fx_model_params *p, fx_error *err)
 {
     bool causal = true;
 
-    FX_TRY(fx_meta_opt_bool(w, "llama.attention.causal", &causal, err));
-    return causal ? FORNAX_OK : fx_param_refuse(w, "llama.attention.causal", err);
-}
-
-static fx_status check(const fx_weights *w, const fx_model_params *p, fx_error *err)
-{
     (void)p;
     if (fx_weights_kind_of(w) == FX_WEIGHTS_GGUF)
-        return check_gguf(w, err);
-    return fx_config_find(w, "sliding_window") ? fx_param_refuse(w, "sliding_window", err) : FORNAX_OK;
+        FX_TRY(fx_meta_opt_bool(w, "llama.attention.causal", &causal, err));
+    return causal ? FORNAX_OK : fx_param_refuse(w, "llama.attention.causal", err);
 }
 
 static const fx_param params[] = {

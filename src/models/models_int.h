@@ -62,6 +62,7 @@ struct fx_arch {
     const fx_tensor_name *names; /* ends in {0}; NULL: as usual */
     fx_norm_kind norm;
     bool norm_bias;              /* layer norms have one */
+    bool hub_eps;                /* norms' epsilon in hub folders is that of 'defaults' */
     double hf_norm_offset;       /* added to a hub folder's norm weights (GGUF's have it in them) */
     bool norm_last;              /* head norms come after the rotation */
     fx_qkv_layout hf_qkv;
@@ -126,7 +127,6 @@ fx_status fx_rope_read(const fx_arch *arch, const fx_weights *w, const fx_model_
 
 /* ---- Building ---------------------------------------------------------------------------- */
 
-#define FX_PLAN_PARTS 8          /* tensors that one weight may be made of (kir/plan.h) */
 #define FX_ONCE (-1)             /* layer of a tensor that isn't one of a layer's */
 
 struct fx_build {

@@ -12,7 +12,7 @@ static const fx_param params[] = {
 };
 const fx_arch fx_arch_olmo = {
     .name = "olmo", .hf_name = "OlmoForCausalLM", .gguf_name = "olmo",
-    .params = params, .defaults = { .eps = 1e-5 }, .norm = FX_NORM_NONE,
+    .params = params, .defaults = { .eps = 1e-5 }, .norm = FX_NORM_NONE, .hub_eps = true,
     .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_HALF, .block = fx_block_sequential,
     .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048)),
 };

@@ -97,7 +97,7 @@ const fx_arch fx_arch_opt = {
     .name = "opt", .hf_name = "OPTForCausalLM", .params = params, .names = names,
     .defaults = { .tied = true, .act = FX_ACTIV_RELU, .eps = 1e-5, .attention_bias = true, .out_bias = true,
                   .mlp_bias = true },
-    .norm = FX_NORM_LAYER, .norm_bias = true, .plain_mlp = true,
+    .norm = FX_NORM_LAYER, .norm_bias = true, .hub_eps = true, .plain_mlp = true,
     .adjust = adjust, .embed = embed, .block = block, .finish = finish,
     .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048)),
 };

@@ -23,6 +23,7 @@ static const fx_param common[] = {
     FX_PARAM(tied, BOOL, false, NULL, "tie_word_embeddings"),
     FX_PARAM(rot_dim, I64, false, "rope.dimension_count", NULL),
     FX_PARAM(rot_part, F64, false, NULL, "rope_parameters.partial_rotary_factor"),
+    FX_PARAM(rot_part, F64, false, NULL, "rope_scaling.partial_rotary_factor"),
     FX_PARAM(rot_part, F64, false, NULL, "partial_rotary_factor"),
     FX_PARAM(rope_theta, F64, false, "rope.freq_base", "rope_parameters.full_attention.rope_theta"),
     FX_PARAM(rope_theta, F64, false, NULL, "rope_parameters.rope_theta"),
@@ -208,11 +209,22 @@ static fx_status check_row(const fx_arch *arch, const fx_weights *w, const fx_pa
     return read_value(w, row, key, (char *)p + row->at, err);
 }
 
+/* Keys of config.json that the reference library doesn't look at in this architecture. */
+static bool is_ignored(const fx_arch *arch, const fx_weights *w, const fx_param *row)
+{
+    if (fx_weights_kind_of(w) != FX_WEIGHTS_HUB)
+        return false;
+    if (row->at == offsetof(fx_model_params, rot_part))
+        return arch->defaults.rot_part == 0;
+    return row->at == offsetof(fx_model_params, eps) && arch->hub_eps;
+}
+
 static fx_status read_rows(const fx_arch *arch, const fx_weights *w, const fx_param *rows, fields *f,
                            fx_model_params *p, fx_error *err)
 {
     for (; rows && (rows->gguf || rows->hf); rows++)
-        FX_TRY(read_row(arch, w, rows, f, p, err));
+        if (!is_ignored(arch, w, rows))
+            FX_TRY(read_row(arch, w, rows, f, p, err));
     return FORNAX_OK;
 }
 

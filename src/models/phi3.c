@@ -8,7 +8,7 @@ static const fx_param params[] = {
 
 const fx_arch fx_arch_phi3 = {
     .name = "phi3", .hf_name = "Phi3ForCausalLM", .gguf_name = "phi3",
-    .params = params, .defaults = { .eps = 1e-5 },
+    .params = params, .defaults = { .eps = 1e-5, .rot_part = 1 },
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .block = fx_block_sequential,
     .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 4096)),
 };

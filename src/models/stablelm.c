@@ -11,26 +11,42 @@ static const fx_param params[] = {
     { 0, FX_PARAM_I64, false, NULL, NULL },
 };
 
-/* The weights of all heads: GGUF has them as a matrix, the hub as a tensor each. */
+/* A hub folder has the weights of all heads as a tensor each: one after another. */
+static bool gather_heads(fx_build *b, int64_t layer, const char *role, int64_t heads, float *out)
+{
+    int64_t dim = b->p->head_dim;
+    char head[64], name[128];
+
+    for (int64_t i = 0; i < heads; i++) {
+        const fx_weight *t = NULL;
+
+        snprintf(head, sizeof(head), "%s.norms.%lld.weight", role, (long long)i);
+        if (fx_role_name(b->arch, b->weights, layer, head, name, sizeof(name)))
+            t = fx_weights_find(b->weights, fx_str_of(name));
+        if (!t || t->rank != 1 || t->shape[0] != dim || !fx_dequantize_supports(t->dtype)) {
+            fx_w1(b, layer, head, dim);                  /* says so */
+            return false;
+        }
+        fx_dequantize_row(t->dtype, t->data, out + i * dim, dim);
+    }
+    return true;
+}
+
+/* The weights of all heads; GGUF has them as a matrix. */
 static fx_value *head_weights(fx_build *b, int64_t layer, const char *role, int64_t heads)
 {
-    fx_value *w[FX_PLAN_PARTS];
-    char name[64];
+    int64_t n = heads * b->p->head_dim;
+    fx_type type = fx_type1(FX_F32, fx_dim_of(n));
+    float *all;
 
     if (fx_is_gguf(b))
         return fx_w_flat(b, layer, role, heads, b->p->head_dim);
-    if (heads > FX_PLAN_PARTS)
-        return fx_module_fail(b->nn.m, FORNAX_EUNSUP, "%s: qk_layernorm: more than %d heads aren't supported",
-                              fx_weights_path(b->weights), FX_PLAN_PARTS);
-    for (int64_t i = 0; i < heads; i++) {
-        snprintf(name, sizeof(name), "%s.norms.%lld.weight", role, (long long)i);
-        w[i] = fx_w1(b, layer, name, b->p->head_dim);
-    }
-    if (heads == 1)
-        return w[0];
-    return fx_op_result(fx_op_make(b->nn.m, &(fx_op_init){ .code = FX_OP_CONCAT, .in = w, .n_in = (int)heads,
-                                                           FX_ATTRS(FX_AI(AXIS, 0)), .file = __FILE__,
-                                                           .line = __LINE__ }));
+    all = FX_ARENA_NEWN(b->nn.m->arena, float, (size_t)n);
+    if (!all)
+        return fx_module_fail(b->nn.m, FORNAX_ENOMEM, "no memory for a graph");
+    if (b->nn.m->failed || !gather_heads(b, layer, role, heads, all))
+        return NULL;
+    return FX_OP1(b->nn.m, CONSTANT, FX_NOIN, FX_ATTRS(FX_AT(TYPE, &type), FX_AV(VALUES, all, n)), .name = fx_str_of(role));
 }
 
 static fx_value *attention(fx_build *b, int64_t layer, fx_value *x)
