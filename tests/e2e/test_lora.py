@@ -147,6 +147,9 @@ def test_load_use_unload(serve, folder):
     assert load(s, "b", folder / "two")[0] == 200               # the whole path, below the folder
     one, two, base = complete(s, "a")[0], complete(s, "b")[0], complete(s, "base")[0]
     assert one != two and one != base and two != base
+    shutil.copy(ROOT / "tests/data/lora/llama3.gguf", folder)
+    assert load(s, "file", "llama3.gguf")[0] == 200
+    assert complete(s, "file")[0] not in (one, two, base)
     status, answer = load(s, "a", "two")
     assert status == 400 and answer["error"]["param"] == "lora_name"
     assert complete(s, "a")[0] == one

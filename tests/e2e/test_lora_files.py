@@ -186,11 +186,12 @@ def test_mixed_in_one_batch_on_quantized_gguf(bases, tmp_path, background):
     _, gguf = bases["granitemoe"]
     small = str(tmp_path / "q8.gguf")
     assert subprocess.run([FORNAX, "quantize", gguf, small, "--type", "q8_0"], capture_output=True).returncode == 0
+    bare = Server(small, "--name", "base")
     s = Server(small, "--name", "base", "--lora", f"moe={LORA}/granitemoe", "--lora", f"half={LORA}/granitemoe:0.5",
                "--no-prefix-cache")
     try:
-        def answer(model, n):
-            status, a = s.post("/v1/completions", {"model": model, "prompt": IDS[:n], "max_tokens": 8, "temperature": 0,
+        def answer(model, n, server=s):
+            status, a = server.post("/v1/completions", {"model": model, "prompt": IDS[:n], "max_tokens": 8, "temperature": 0,
                                                    "ignore_eos": True, "logprobs": 2})
             assert status == 200, a
             return a["choices"][0]["logprobs"]
@@ -205,7 +206,10 @@ def test_mixed_in_one_batch_on_quantized_gguf(bases, tmp_path, background):
         for t in [background(run, i) for i in range(len(jobs))]:
             t.join(120)
         assert together == alone and alone[0] != alone[1] != alone[2]
+        for (model, n), got in zip(jobs, alone):
+            assert model != "base" or answer(model, n, bare) == got          # room for adapters changes nothing
     finally:
+        bare.end()
         s.end()
 
 

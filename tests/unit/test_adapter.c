@@ -1,5 +1,6 @@
 /* test_adapter.c - LoRA adapters: against the logits of the reference and of PEFT (tests/data/models/lora_*,
  * tests/data/lora), mixed in one batch with the bare model bit for bit, and faults of adapter folders. */
+#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -343,18 +344,20 @@ static void write_all(const char *folder, const char *name, const char *at, size
 }
 
 /* An error with a sentence, or an adapter that runs. */
-static void try_folder(rig *r, const char *folder)
+static bool try_folder(rig *r, const char *folder)
 {
     const int32_t ids[] = { 1, 2, 3 };
     fornax_adapter *a = NULL;
     row got = { 0 };
+    bool opened = fornax_adapter_open(&a, r->model, folder, NULL, &r->err) == FORNAX_OK;
 
-    if (fornax_adapter_open(&a, r->model, folder, NULL, &r->err) == FORNAX_OK)
+    if (opened)
         CHECK_OK(fornax_adapter_evaluate(a, ids, 3, 2, keep_row, &got, &r->err), r->err);
     else
         CHECK(!a && strlen(r->err.text) > 0);
     fornax_adapter_close(a);
     free(got.at);
+    return opened;
 }
 
 static uint64_t seed = 1;
@@ -364,11 +367,12 @@ static uint64_t draw(uint64_t n)
     return (seed >> 33) % n;
 }
 
-static void damage(rig *r, const char *folder, const char *name, const char *from, bytes good, size_t head)
+/* 'adapter': what is opened, the folder or the file in it. */
+static void damage(rig *r, const char *folder, const char *name, const char *adapter, const char *from, bytes good, size_t head)
 {
     for (size_t cut = 0; cut < good.n; cut += 1 + good.n / 60) {
         write_all(folder, name, good.at, cut);
-        try_folder(r, folder);
+        try_folder(r, adapter);
     }
     for (int i = 0; i < 300; i++) {
         bytes b = read_all(from);
@@ -376,11 +380,11 @@ static void damage(rig *r, const char *folder, const char *name, const char *fro
         for (uint64_t k = 0; b.n && k <= draw(3); k++)
             b.at[draw(b.n < head ? b.n : head)] = (char)draw(256);
         write_all(folder, name, b.at, b.n);
-        try_folder(r, folder);
+        try_folder(r, adapter);
         free(b.at);
     }
     write_all(folder, name, good.at, good.n);
-    try_folder(r, folder);
+    CHECK(try_folder(r, adapter));
 }
 
 static void damage_all(const char *base, const char *adapter)
@@ -400,7 +404,7 @@ static void damage_all(const char *base, const char *adapter)
     if (open_rig_of(&r, base, adapter, 1, 0, "f32")) {
         for (int i = 0; i < 2; i++) {
             snprintf(path, sizeof path, "%s/%s", adapter, names[i]);
-            damage(&r, folder, names[i], path, good[i], 3000);
+            damage(&r, folder, names[i], folder, path, good[i], 3000);
         }
     }
     close_rig(&r);
@@ -414,6 +418,22 @@ static void damage_all(const char *base, const char *adapter)
 
 TEST(damaged_files) { damage_all(MODEL, ADAPTER); }
 TEST(damaged_files_of_experts) { damage_all(MODELS "granitemoe", LORA "granitemoe"); }
+
+TEST(damaged_gguf)
+{
+    char folder[] = "/tmp/fornax-adapter-XXXXXX", path[512];
+    bytes good = read_all(LORA "llama3.gguf");
+    rig r;
+
+    REQUIRE(mkdtemp(folder) && good.n > 0);
+    snprintf(path, sizeof path, "%s/llama3.gguf", folder);
+    if (open_rig_of(&r, MODEL, LORA "llama3.gguf", 1, 0, "f32"))
+        damage(&r, folder, "llama3.gguf", path, LORA "llama3.gguf", good, 1000);
+    close_rig(&r);
+    unlink(path);
+    rmdir(folder);
+    free(good.at);
+}
 
 typedef struct limited {
     int64_t left;                                    /* allocations; negative: any number */
@@ -466,6 +486,64 @@ TEST(out_of_memory)
     CHECK(l.blocks == before);
     fornax_model_close(model);
     fornax_context_close(ctx);
+}
+
+/* ---- Room for adapters ---- */
+
+static row evaluate(const char *path, int adapters, char id[128])
+{
+    fornax_context_options co = FORNAX_OPTIONS(fornax_context_options);
+    fornax_model_options mo = FORNAX_OPTIONS(fornax_model_options);
+    fornax_context *ctx = NULL;
+    fornax_model *model = NULL;
+    fornax_error err = { 0 };
+    int32_t ids[20];
+    row got = { 0 };
+
+    for (int k = 0; k < 20; k++)
+        ids[k] = (k * 37 + 3) % 400;
+    co.threads = 1;
+    mo.adapters = adapters;
+    CHECK_OK(fornax_context_open(&ctx, &co, &err), err);
+    CHECK_OK(fornax_model_open(&model, ctx, path, &mo, &err), err);
+    if (model) {
+        snprintf(id, 128, "%s", fornax_model_get_info(model)->numerics_id);
+        CHECK_OK(fornax_model_evaluate(model, ids, 20, 19, keep_row, &got, &err), err);
+    }
+    fornax_model_close(model);
+    fornax_context_close(ctx);
+    return got;
+}
+
+/* Requests without an adapter get the bits of a model without room for any, whatever the architecture; but latent
+ * attention keeps its keys by head then, which its numerics id tells. */
+TEST(room_changes_no_bits)
+{
+    DIR *dir = opendir(MODELS);
+    const struct dirent *d;
+    int n = 0;
+
+    REQUIRE(dir);
+    while ((d = readdir(dir)) != NULL) {
+        char path[512], id[2][128] = { "", "" };
+        row with, without;
+        bool same_id;
+
+        if (*d->d_name == '.')
+            continue;
+        snprintf(path, sizeof path, MODELS "%s", d->d_name);
+        with = evaluate(path, 1, id[1]);
+        without = evaluate(path, 0, id[0]);
+        same_id = strcmp(id[0], id[1]) == 0;
+        CHECK(same_id || strstr(id[1], "+expanded"));
+        if (!with.n || with.n != without.n || (same_id && memcmp(with.at, without.at, (size_t)with.n * sizeof *with.at)))
+            FXTEST_FAIL("%s: other logits with room for adapters", d->d_name);
+        free(with.at);
+        free(without.at);
+        n++;
+    }
+    closedir(dir);
+    CHECK(n > 20);
 }
 
 /* ---- The prefix cache ---- */
