@@ -28,6 +28,7 @@ typedef struct fx_gram_limits {             /* 0: the default */
     size_t max_nodes, max_re_nodes;
     size_t max_bytes;                       /* of the finished grammar with its lazily made states */
     uint32_t max_depth;                     /* of nested frames while matching */
+    bool allow_never;                       /* a grammar that matches nothing is finished too: its masks are empty */
 } fx_gram_limits;
 
 /* How JSON made from here on is spaced. */

@@ -240,8 +240,11 @@ fx_status fx_gram_check(fx_gram *g, fx_error *err)
 {
     FX_TRY(check_leaves(g, err));
     fix(g);
-    if (!productive(g, g->root))
-        return nothing_matches(g, err);
+    if (!productive(g, g->root)) {
+        if (!g->limits.allow_never)
+            return nothing_matches(g, err);
+        g->root = FX_GNODE_NEVER;
+    }
     prune(g);
     return FORNAX_OK;
 }

@@ -266,7 +266,8 @@ static bool copy_tokens(fx_gvocab *v, const fx_gvocab_desc *d)
     v->bytes = fx_mem_array(v->mem, v->n + 1, sizeof(*v->bytes));
     v->special = fx_mem_zalloc(v->mem, v->n + 1);
     v->same = fx_mem_array(v->mem, v->n + 1, sizeof(*v->same));
-    v->eos = fx_mem_array(v->mem, d->n_eos + 1, sizeof(*v->eos));
+    v->eos_cap = d->n_eos + 1;
+    v->eos = fx_mem_array(v->mem, v->eos_cap, sizeof(*v->eos));
     if (!v->bytes || !v->special || !v->same || !v->eos)
         return false;
     for (size_t i = 0; i < d->n_eos; i++)
@@ -332,6 +333,7 @@ static void free_vocab(fx_gvocab *v)
     fx_mem_free(v->mem, v->interior, (v->n_interior + 1) * sizeof(*v->interior));
     fx_mem_free(v->mem, v->bytes, (v->n + 1) * sizeof(*v->bytes));
     fx_mem_free(v->mem, v->special, v->n + 1);
+    fx_mem_free(v->mem, v->eos, v->eos_cap * sizeof(*v->eos));
     fx_mem_free(v->mem, v->same, (v->n + 1) * sizeof(*v->same));
     fx_mem_free(v->mem, v->text, v->text_bytes + 1);
     pthread_mutex_destroy(&v->lock);

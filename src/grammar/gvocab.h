@@ -62,7 +62,7 @@ struct fx_gvocab {
     size_t text_bytes;
     uint8_t *special;           /* by id */
     int32_t *eos;
-    size_t n_eos;
+    size_t n_eos, eos_cap;
     int32_t *same;              /* by id: the next one with the same bytes, or -1 */
     size_t max_len;             /* bytes of the longest token */
     fx_trie all, rest;

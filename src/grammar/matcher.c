@@ -184,6 +184,8 @@ void fx_matcher_rollback(fx_matcher *m, size_t n_tokens)
     cut_text(m, top(m)->n_text);
 }
 
+size_t fx_matcher_length(const fx_matcher *m) { return m->marks.n - 1; }
+
 static fx_set place_of(const fx_matcher *m, bool *goes_on)
 {
     fx_set s;

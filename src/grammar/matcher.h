@@ -42,6 +42,7 @@ fx_status fx_matcher_mask(fx_matcher *m, uint32_t *bits, fx_error *err);
 fx_status fx_matcher_accept(fx_matcher *m, int32_t id, fx_error *err);
 fx_status fx_matcher_accept_bytes(fx_matcher *m, fx_str bytes, fx_error *err);    /* all or nothing */
 void fx_matcher_rollback(fx_matcher *m, size_t n_tokens);  /* undoes the last accepted ones (or accept_bytes calls) */
+size_t fx_matcher_length(const fx_matcher *m);             /* how many there are to undo */
 bool fx_matcher_can_end(const fx_matcher *m);              /* the sequence is a whole word of the language */
 bool fx_matcher_must_end(const fx_matcher *m);             /* and nothing can follow */
 /* The bytes that must come next whatever is chosen, appended to 'out'; at most 'limit'. */
