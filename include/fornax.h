@@ -242,6 +242,67 @@ FORNAX_API const char *fornax_prompt_text(const fornax_prompt *prompt, size_t *n
 FORNAX_API const int32_t *fornax_prompt_ids(const fornax_prompt *prompt, size_t *n);
 FORNAX_API void fornax_prompt_close(fornax_prompt *prompt);
 
+/* ---- Grammars ------------------------------------------------------------------------- */
+
+/* A language that text is held to. Immutable: any number of matchers on any threads
+ * share one. What a source asks for is enforced or refused: FORNAX_EUNSUP names the
+ * construct (of a schema: its JSON pointer in err->param), FORNAX_EFORMAT a fault. */
+typedef struct fornax_grammar fornax_grammar;
+
+typedef struct fornax_grammar_options {
+    size_t size;
+    const char *kind;         /* what the source is. NULL or "json_schema": draft 2020-12, with draft 7's
+                                 spellings; "regex": ECMA-262 (flag u), for the whole text; "choice":
+                                 a JSON array of strings                                        */
+    const char *space;        /* between JSON's tokens. NULL or "bounded": at most 64 blanks in a row;
+                                 "compact": none; "any"                                         */
+    int any_order;            /* 1: properties in any order; 0: as the schema declares them     */
+    int any_number;           /* 1: any spelling of a number; 0: without needless digits        */
+    int annotate_formats;     /* 1: "format" is an annotation; 0: known formats are enforced    */
+    int strict_formats;       /* 1: an unknown format is refused; 0: it is a warning            */
+    int allow_never;          /* 1: a language without words is no error                        */
+    const char *const *document_uris, *const *documents;   /* that $ref may name                */
+    size_t n_documents;
+} fornax_grammar_options;
+
+FORNAX_API fornax_status fornax_grammar_new(fornax_grammar **out, fornax_context *ctx, const char *source, size_t n,
+                                            const fornax_grammar_options *opt, fornax_error *err);
+FORNAX_API const char *fornax_grammar_warnings(const fornax_grammar *g);    /* lines; "" if there are none */
+FORNAX_API size_t fornax_grammar_bytes(const fornax_grammar *g);            /* memory, with states made so far */
+FORNAX_API void fornax_grammar_close(fornax_grammar *g);                    /* matchers on it stay usable */
+
+/* A tokenizer's tokens prepared for masks: once for all grammars, any threads. */
+typedef struct fornax_vocabulary fornax_vocabulary;
+typedef struct fornax_token {
+    const char *bytes;        /* in running text; n 0: never text */
+    size_t n;
+    int special;              /* a control token: no text matches it */
+} fornax_token;
+FORNAX_API fornax_status fornax_vocabulary_new(fornax_vocabulary **out, fornax_context *ctx, const fornax_tokenizer *tok,
+                                               fornax_error *err);
+FORNAX_API fornax_status fornax_vocabulary_of(fornax_vocabulary **out, fornax_context *ctx, const fornax_token *tokens,
+                                              size_t n, const int32_t *eos, size_t n_eos, fornax_error *err);
+FORNAX_API size_t fornax_vocabulary_words(const fornax_vocabulary *v);      /* 32-bit words in a mask */
+FORNAX_API void fornax_vocabulary_close(fornax_vocabulary *v);
+
+/* One sequence's place in a grammar; one thread at a time. */
+typedef struct fornax_matcher fornax_matcher;
+FORNAX_API fornax_status fornax_matcher_new(fornax_matcher **out, fornax_grammar *g, fornax_vocabulary *v,
+                                            fornax_error *err);
+FORNAX_API fornax_status fornax_matcher_copy(fornax_matcher **out, const fornax_matcher *m, fornax_error *err);
+FORNAX_API void fornax_matcher_close(fornax_matcher *m);
+/* Bit i (word i/32, bit i%32) is set when token i may come next; those of end tokens when the text may end. */
+FORNAX_API fornax_status fornax_matcher_mask(fornax_matcher *m, uint32_t *words, fornax_error *err);
+/* FORNAX_EARG: not allowed here, nothing is changed. */
+FORNAX_API fornax_status fornax_matcher_accept(fornax_matcher *m, int32_t id, fornax_error *err);
+FORNAX_API fornax_status fornax_matcher_accept_text(fornax_matcher *m, const char *text, size_t n, fornax_error *err);
+/* Undoes the last n accepted tokens (or texts). FORNAX_EARG: there were fewer. */
+FORNAX_API fornax_status fornax_matcher_rollback(fornax_matcher *m, size_t n, fornax_error *err);
+FORNAX_API int fornax_matcher_can_end(const fornax_matcher *m);
+FORNAX_API int fornax_matcher_must_end(const fornax_matcher *m);            /* and nothing can follow */
+/* The text that must come next, at most 'limit' bytes. */
+FORNAX_API fornax_status fornax_matcher_forced(fornax_matcher *m, size_t limit, fornax_text **out, fornax_error *err);
+
 /* ---- Engine --------------------------------------------------------------------- */
 
 typedef struct fornax_engine fornax_engine;
