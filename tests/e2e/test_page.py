@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import browser
-from conftest import TINY, until
+from conftest import ROOT, TINY, until
 
 pytestmark = pytest.mark.skipif(not browser.find(), reason="no chromium")
 
@@ -129,6 +129,24 @@ def test_errors_are_shown(tiny, page):
     assert "512" in page.js("document.querySelector('[role=alert]').innerText")
     assert page.js("document.querySelectorAll('.message').length") == 0
     assert page.js("document.querySelector('#input').value").startswith("many words")      # not lost
+
+
+def test_an_adapter_is_chosen(serve, page):
+    base = str(ROOT / "tests/data/models/lora_llama3")
+    s = serve(base, "--name", "base", "--lora", f"tuned={base}/adapter")
+    page.open(s.url + "/")
+    page.wait("document.querySelector('#dot').className === 'ok'")
+    assert page.js("document.querySelector('#choice').hidden")
+    page.js("document.querySelector('#show').click()")
+    page.wait("!document.querySelector('#choice').hidden")
+    assert page.js("[...document.querySelectorAll('#which option')].map(o => o.value).join()") == "base,tuned"
+    page.js("""(() => { const send = window.fetch; window.sent = [];
+                        window.fetch = (to, o) => { if (o?.body) sent.push(JSON.parse(o.body).model); return send(to, o); }; })()""")
+    for name in ("tuned", "base"):
+        settings(page, which=name, max_tokens=4)
+        ask(page, "Hello")
+        page.wait(IDLE + f" && window.sent.at(-1) === '{name}'")
+    assert page.js("window.sent.join()") == "tuned,base"
 
 
 def test_wrong_settings_are_not_sent(tiny, page):
