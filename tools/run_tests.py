@@ -5,7 +5,7 @@ usage: run_tests.py [--long] [--only STEP,...] [--list] [--no-model]
 
 Steps: unit (each instruction-set level the machine has), tree, asan (unit tests
 and fuzz targets under the address and undefined-behaviour sanitizers), e2e
-(pytest on the program). --long adds tsan, fuzzing for a minute a target, every
+(pytest on the program), guard (instructions of a fixed workload). --long adds tsan, fuzzing for a minute a target, every
 cut and 10,000 changes of each kind of file (FXTEST_LONG), and e2e at each level. Prints a line a test binary and what fails in full; the last
 line is "N passed, N failed, N skipped". Exit status 1 if anything failed."""
 import argparse
@@ -210,8 +210,14 @@ def step_e2e(args):
         say(f"  e2e ({level}): {passed} passed, {failed} failed, {skipped} skipped, {time.time() - start:.0f} s")
 
 
+def step_guard(args):
+    start = time.time()
+    rc, out = run([sys.executable, ROOT / "bench/guard"], 1800, {"FORNAX_MODEL": fetch_model(args)})
+    tally("guard", rc, out, time.time() - start)
+
+
 STEPS = {"build": step_build, "unit": step_unit, "tree": step_tree, "asan": step_asan, "tsan": step_tsan,
-         "e2e": step_e2e}
+         "e2e": step_e2e, "guard": step_guard}
 LONG_ONLY = {"tsan"}
 
 
