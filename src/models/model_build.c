@@ -482,7 +482,7 @@ fx_status fx_model_build(fx_arena *arena, const fx_weights *w, const fx_model_op
     FX_TRY(find_arch(w, opt->hidden, &b.arch, err));
     FX_TRY(check_common(b.arch, w, err));
     FX_TRY(fx_params_read(b.arch, w, arena, &out->params, err));
-    out->params.mla.expanded = opt->adapters;
+    out->params.mla.expanded = opt->adapters && fx_w_exists(&b, 0, "attn_kv_b");      /* apart, nothing adapts them */
     if (b.arch->check)
         FX_TRY(b.arch->check(w, &out->params, err));
     if (out->params.rot_dim)

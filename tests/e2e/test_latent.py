@@ -2,10 +2,13 @@
 in f32 and rounded: logits are the folder's."""
 import json
 import os
+import shutil
 import struct
 import subprocess
 
 import pytest
+
+import ggufs
 
 np = pytest.importorskip("numpy")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -109,8 +112,8 @@ def write(path, named, apart, rounded=()):
         f.write(head + bytes(-len(head) % 32) + data)
 
 
-def logits(path, dtype="f32"):
-    p = subprocess.run([FORNAX, "logits", path, "--tokens", IDS, "--positions", "all", "--dtype", dtype, "--json"],
+def logits(path, dtype="f32", *more):
+    p = subprocess.run([FORNAX, "logits", path, "--tokens", IDS, "--positions", "all", "--dtype", dtype, "--json", *more],
                        capture_output=True, timeout=120)
     assert p.returncode == 0, p.stderr.decode()
     return np.array(json.loads(p.stdout)["logits"])
@@ -152,3 +155,23 @@ def test_missing_tensor_is_named(tmp_path, drop):
     write(str(tmp_path / "x.gguf"), named, apart)
     p = subprocess.run([FORNAX, "logits", str(tmp_path / "x.gguf"), "--tokens", IDS], capture_output=True, timeout=60)
     assert p.returncode != 0 and "blk.0." in p.stderr.decode() and "missing" in p.stderr.decode()
+
+
+ADAPTER = os.path.join(HERE, "..", "data", "lora", "deepseek_v2")
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_adapters(tmp_path, apart):
+    """On experts, latents and queries; of kv_b where the file has it whole."""
+    path, adapter = str(tmp_path / "x.gguf"), ADAPTER
+    write(path, tensors(apart), apart)
+    if apart:
+        p = subprocess.run([FORNAX, "logits", path, "--tokens", IDS, "--lora", ADAPTER], capture_output=True, text=True, timeout=60)
+        assert p.returncode == 1 and "kv_b_proj: the model has no such matrix" in p.stderr
+        adapter = str(tmp_path / "less")
+        shutil.copytree(ADAPTER, adapter)
+        kept = {k: v for k, v in ggufs.read_safetensors(ADAPTER + "/adapter_model.safetensors").items() if "kv_b_proj" not in k}
+        ggufs.write_safetensors(adapter + "/adapter_model.safetensors", kept)
+    want = logits(SOURCE, "f32", "--lora", adapter)
+    assert np.abs(logits(path, "f32", "--lora", adapter) - want).max() <= 2e-4 * want.std()
+    assert np.abs(logits(SOURCE) - want).max() > 0.1 * want.std()
