@@ -438,10 +438,13 @@ fornax_status fx_server_run(fornax_engine *engine, const fx_server_options *opt,
     h.opt.stall_ms = opt->stall_ms ? opt->stall_ms : 20000;
     h.moved_ns = fx_clock_ns();
     h.opt.default_temperature = opt->default_temperature < 0 ? 1 : opt->default_temperature;
-    pthread_mutex_init(&h.lock, NULL);
     st = fx_loras_start(&h.loras, h.model, &h.opt, err);
-    if (st == FORNAX_OK)
-        st = fx_jobs_start(&h.jobs, err);
+    if (st != FORNAX_OK) {
+        fx_loras_stop(&h.loras);
+        return st;
+    }
+    pthread_mutex_init(&h.lock, NULL);
+    st = fx_jobs_start(&h.jobs, err);
     if (st == FORNAX_OK)
         st = fx_pump_start(&h, err);
     if (st == FORNAX_OK)
