@@ -18,15 +18,17 @@
 
 typedef struct kind {
     const char *name, *gguf;         /* ours; general.architecture */
+    const char *type;                /* of "model_type" */
     const char *hf[4];               /* of "architectures" */
     bool rotary, gated, offset;      /* offset: positions begin at pad_token_id + 1 */
 } kind;
 
 static const kind kinds[] = {
-    { "bert", "bert", { "BertModel", "BertForMaskedLM", "BertForPreTraining" }, false, false, false },
-    { "xlm-roberta", NULL, { "XLMRobertaModel", "XLMRobertaForMaskedLM", NULL }, false, false, true },
-    { "roberta", NULL, { "RobertaModel", "RobertaForMaskedLM", "CamembertModel", "CamembertForMaskedLM" }, false, false, true },
-    { "nomic-bert", "nomic-bert", { "NomicBertModel", "NomicBertForMaskedLM", NULL }, true, true, false },
+    { "bert", "bert", "bert", { "BertModel", "BertForMaskedLM", "BertForPreTraining" }, false, false, false },
+    { "xlm-roberta", NULL, "xlm-roberta", { "XLMRobertaModel", "XLMRobertaForMaskedLM", NULL }, false, false, true },
+    { "roberta", NULL, "roberta", { "RobertaModel", "RobertaForMaskedLM", "CamembertModel", "CamembertForMaskedLM" },
+      false, false, true },
+    { "nomic-bert", "nomic-bert", "nomic_bert", { "NomicBertModel", "NomicBertForMaskedLM", NULL }, true, true, false },
 };
 
 typedef enum activation { ACT_GELU, ACT_GELU_TANH, ACT_SILU, ACT_RELU } activation;
@@ -566,7 +568,7 @@ static fx_status read_params(encoder *e)
 static const kind *kind_of(const fx_weights *w)
 {
     bool gguf = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF;
-    fx_str name = { "", 0 };
+    fx_str name = { "", 0 }, type = { "", 0 };
     json_t *first;
 
     if (gguf) {
@@ -575,9 +577,11 @@ static const kind *kind_of(const fx_weights *w)
     } else if (fx_weights_kind_of(w) == FX_WEIGHTS_HUB) {
         first = json_array_get(fx_config_find(w, "architectures"), 0);
         name = json_is_string(first) ? fx_str_of(json_string_value(first)) : name;
+        if (!fx_config_find(w, "architectures"))         /* then model_type tells */
+            (void)fx_config_opt_str(w, "model_type", &type, NULL);
     }
     for (size_t i = 0; i < FX_COUNT(kinds); i++) {
-        if (gguf && kinds[i].gguf && fx_str_is(name, kinds[i].gguf))
+        if ((gguf && kinds[i].gguf && fx_str_is(name, kinds[i].gguf)) || fx_str_is(type, kinds[i].type))
             return &kinds[i];
         for (size_t k = 0; !gguf && k < FX_COUNT(kinds[i].hf) && kinds[i].hf[k]; k++)
             if (fx_str_is(name, kinds[i].hf[k]))

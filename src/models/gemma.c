@@ -132,7 +132,8 @@ const fx_arch fx_arch_gemma2 = {
                                 FX_DEFAULT(logit_softcap, F64, 30)),
 };
 const fx_arch fx_arch_gemma3 = {
-    .name = "gemma3", .hf_name = "Gemma3ForCausalLM", .hf_outer = "Gemma3ForConditionalGeneration", .gguf_name = "gemma3",
+    .name = "gemma3", .hf_name = "Gemma3ForCausalLM", .hf_type = "gemma3_text",
+    .hf_outer = "Gemma3ForConditionalGeneration", .gguf_name = "gemma3",
     .params = params3, .defaults = { GEMMA, .rope_theta = 1000000, .rope_local = 10000, .qk_norm = true },
     .names = names2, .hf_norm_offset = 1,
     .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF,

@@ -13,7 +13,7 @@ static const fx_tensor_name names[] = {
 };
 
 const fx_arch fx_arch_hunyuan = {
-    .name = "hunyuan", .hf_name = "HunYuanDenseV1ForCausalLM", .gguf_name = "hunyuan-dense",
+    .name = "hunyuan", .hf_name = "HunYuanDenseV1ForCausalLM", .hf_type = "hunyuan_v1_dense", .gguf_name = "hunyuan-dense",
     .params = params, .defaults = { .qk_norm = true, .eps = 1e-5 }, .names = names, .norm_last = true,
     .ntk_alpha = true, .gguf_rope = FX_ROPE_HALF, .hf_rope = FX_ROPE_HALF, .block = fx_block_sequential,
     .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 2048)),

@@ -414,6 +414,21 @@ static bool is_headless(fx_str name, const char *with_head)
     return fx_str_eq(fx_str_n(base.p, base.n - head.n), fx_str_n(name.p, name.n - tail.n));
 }
 
+/* Folders without "architectures": the architecture of their model_type. */
+static const fx_arch *arch_of_type(const fx_weights *w)
+{
+    fx_str type = { "", 0 };
+
+    if (fx_weights_kind_of(w) != FX_WEIGHTS_HUB || fx_config_find(w, "architectures") ||
+        fx_config_opt_str(w, "model_type", &type, NULL) != FORNAX_OK)
+        return NULL;
+    for (size_t i = 0; i < FX_COUNT(archs); i++) {
+        if (archs[i]->hf_name && fx_str_is(type, archs[i]->hf_type ? archs[i]->hf_type : archs[i]->name))
+            return archs[i];
+    }
+    return NULL;
+}
+
 static fx_status find_arch(const fx_weights *w, bool hidden, const fx_arch **out, fx_error *err)
 {
     bool gguf = fx_weights_kind_of(w) == FX_WEIGHTS_GGUF;
@@ -422,6 +437,8 @@ static fx_status find_arch(const fx_weights *w, bool hidden, const fx_arch **out
     if (fx_weights_kind_of(w) == FX_WEIGHTS_SAFETENSORS)
         return fx_fail(err, FORNAX_EUNSUP, "%s: a model needs config.json beside its safetensors; open the folder",
                        fx_weights_path(w));
+    if ((*out = arch_of_type(w)) != NULL)
+        return FORNAX_OK;
     if (gguf) {
         FX_TRY(fx_meta_str(w, "general.architecture", &name, err));
     } else {

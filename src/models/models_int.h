@@ -54,6 +54,7 @@ typedef enum fx_qkv_layout {
 struct fx_arch {
     const char *name;            /* general.architecture of GGUF, and ours */
     const char *hf_name;         /* of "architectures" in config.json */
+    const char *hf_type;         /* of "model_type", which tells where "architectures" is missing; NULL: 'name' */
     const char *hf_outer;        /* of a model of more kinds, of which this is the part for text; or NULL */
     const char *gguf_name;       /* NULL: GGUF doesn't tell it from another */
     const fx_param *params;      /* beside those that all decoders have, and before them; ends in {0} */

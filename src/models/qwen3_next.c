@@ -173,7 +173,8 @@ const fx_arch fx_arch_qwen3_next = {
     .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 32768), FX_DEFAULT(kv_heads, I64, 2)),
 };
 const fx_arch fx_arch_qwen3_5 = {
-    .name = "qwen3_5", .hf_name = "Qwen3_5ForCausalLM", .hf_outer = "Qwen3_5ForConditionalGeneration",
+    .name = "qwen3_5", .hf_name = "Qwen3_5ForCausalLM", .hf_type = "qwen3_5_text",
+    .hf_outer = "Qwen3_5ForConditionalGeneration",
     .params = params_3_5, .defaults = { DEFAULTS },
     .names = names, .hf_norm_offset = 1, .hf_rope = FX_ROPE_HALF,
     .check = check, .layers = layers, .state = state, .block = block,

@@ -22,7 +22,7 @@ NOT_TEXT = ("position_ids", "inv_freq", "pooler", "vision", "visual", "projector
 
 def reference(case, folder):
     encoder = "vector" in case
-    name = case["config"]["architectures"][0]
+    name = case["config"].get("architectures", [""])[0]
     auto = transformers.AutoModel if encoder else transformers.AutoModelForCausalLM
     if name.endswith("ForConditionalGeneration"):
         auto = getattr(transformers, name)
@@ -30,7 +30,7 @@ def reference(case, folder):
     model, info = auto.from_pretrained(folder, dtype=torch.float32, output_loading_info=True,
                                        attn_implementation="sdpa" if case["config"].get("alibi") else "eager")
     lacking = [k for k in info["missing_keys"] if not any(x in k for x in NOT_TEXT)]
-    assert not lacking, (name, lacking)
+    assert not lacking, (case["name"], lacking)
     ids = torch.tensor([case["ids"]])
     with torch.no_grad():
         if encoder:
