@@ -102,18 +102,21 @@ fx_status fx_engine_resolve(fornax_engine_options *out, const fornax_engine_opti
 
 /* ---- Open ------------------------------------------------------------------------------------ */
 
+static bool can_come(const fx_engine_config *c, int32_t id) { return id >= 0 && id < c->stepper.vocab; }
+
+/* End tokens that the model can't make, as small copies of large models have them, are left out. */
 static fx_status copy_config(fx_engine *e, const fx_engine_config *c, fx_error *err)
 {
-    e->n_eos = c->n_eos;
-    e->eos = fx_mem_array(e->mem, c->n_eos + 1, sizeof *e->eos);
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->n_eos; i++)
+        n += can_come(c, c->eos[i]);
+    e->eos = fx_mem_array(e->mem, n + 1, sizeof *e->eos);
     if (!e->eos)
         return fx_nomem(err, "the engine");
-    if (c->n_eos)
-        memcpy(e->eos, c->eos, c->n_eos * sizeof *e->eos);
     for (size_t i = 0; i < c->n_eos; i++)
-        if (c->eos[i] < 0 || c->eos[i] >= c->stepper.vocab)
-            return fx_fail(err, FORNAX_EFORMAT, "end token %d is not in the vocabulary of %lld", (int)c->eos[i],
-                           (long long)c->stepper.vocab);
+        if (can_come(c, c->eos[i]))
+            e->eos[e->n_eos++] = c->eos[i];
     return FORNAX_OK;
 }
 

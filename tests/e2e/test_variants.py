@@ -76,3 +76,12 @@ def test_variant(case, tmp_path):
     write_folder(case, tmp_path)
     want = numpy.array(case.get("vector") or case["logits"])
     assert numpy.abs(numpy.array(run(case, str(tmp_path))) - want).max() <= TOLERANCE * want.std()
+
+
+def test_end_tokens_beyond_the_vocabulary(tmp_path):
+    """Small copies of large models keep their ids: such a token never comes."""
+    case = next(c for c in CASES if c["config"]["model_type"] == "llama")
+    write_folder({**case, "config": {**case["config"], "eos_token_id": [128001, 2]}}, tmp_path)
+    p = subprocess.run([FORNAX, "generate", str(tmp_path), "--tokens", "1,2,3", "-n", "5", "--dtype", "f32", "--json"],
+                       capture_output=True, timeout=300)
+    assert p.returncode == 0 and json.loads(p.stdout)["ids"], p.stderr.decode()
