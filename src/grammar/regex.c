@@ -73,6 +73,8 @@ static fx_re fail(fx_re_pool *p)
     return FX_RE_FAIL;
 }
 
+#define NODES_A_STATE 8        /* made on average while looking for words */
+
 /* ---- Interning ------------------------------------------------------------------ */
 
 static uint32_t mix(uint32_t h, uint32_t x)
@@ -682,6 +684,7 @@ static fx_tristate explore(fx_re_pool *p, fx_re a, size_t budget)
 {
     search s = { 0 };
     fx_tristate t = FX_UNKNOWN;
+    size_t most = p->nodes.n + budget * NODES_A_STATE;      /* large expressions spend the budget sooner */
 
     p->mark++;
     if (see(p, &s, a, 0))
@@ -692,7 +695,7 @@ static fx_tristate explore(fx_re_pool *p, fx_re a, size_t budget)
                 t = FX_YES;
                 break;
             }
-            t = i < budget ? expand(p, &s, i) : FX_UNKNOWN;
+            t = i < budget && p->nodes.n < most ? expand(p, &s, i) : FX_UNKNOWN;
             if (t != FX_YES)
                 break;
         }

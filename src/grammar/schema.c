@@ -17,6 +17,7 @@ static bool init(fx_sc *c)
     fx_map_init(&c->node_ids, c->mem);
     fx_map_init(&c->splits, c->mem);
     fx_map_init(&c->warned, c->mem);
+    c->re_bytes = fx_re_pool_bytes(c->re);
     c->any_text = fx_re_any_text(c->re, FX_SPELL_JSON);
     c->any_char = fx_re_runes(c->re, FX_SPELL_JSON, &any, 1);
     if (!FX_VEC_PUSH(&c->nodes, c->mem, no) || !FX_VEC_PUSH(&c->nodes, c->mem, yes))
@@ -45,6 +46,7 @@ fx_status fx_schema_build(fx_gnode *root, fx_gram_builder *b, const fx_mem *mem,
     *root = FX_GNODE_NEVER;
     if (init(&c) && fx_sc_index(&c, text)) {
         top = c.documents.at[0];
+        c.draft4 = c.resources.at[top->resource - 1].dialect == FX_D4;
         *root = fx_sc_emit(&c, fx_sn_place(&c, top, 0));
     }
     if (!c.st && (*root == FX_GNODE_FAIL || fx_re_pool_failed(c.re)))

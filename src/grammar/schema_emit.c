@@ -203,6 +203,16 @@ static fx_gnode contains_array(fx_sc *c, const fx_arec *r)
 
 /* ---- arrays -------------------------------------------------------------------------------- */
 
+/* How many values a node has; FX_S_INF: many, or not known. */
+static uint32_t count_values(fx_sc *c, fx_sn node)
+{
+    const fx_split *s = fx_sn_expand(c, node);
+
+    if (!s || s->num.n_recs || s->str.gen != FX_RE_NONE || s->n_arr || s->n_obj)
+        return FX_S_INF;
+    return s->null + (s->bools & 1u) + (s->bools >> 1) + s->num.n_fin + s->str.n_fin;
+}
+
 static fx_gnode array(fx_sc *c, const fx_arec *r)
 {
     fx_gram_array_spec spec = { .min = r->min, .max = r->max == FX_S_INF ? FX_GRAM_INF : r->max, .unique = r->unique };
@@ -232,6 +242,8 @@ static fx_gnode array(fx_sc *c, const fx_arec *r)
     } else {
         spec.rest = spec.max > spec.n_prefix ? fx_sc_emit(c, r->rest) : FX_GNODE_NEVER;
     }
+    if (spec.unique && !r->n_prefix && !c->st)
+        spec.max = FX_MIN(spec.max, count_values(c, r->rest));
     if (spec.rest == FX_GNODE_NEVER)
         spec.max = FX_MIN(spec.max, (uint32_t)spec.n_prefix);
     return c->st || spec.min > spec.max ? FX_GNODE_NEVER : fx_gram_array(c->b, &spec);

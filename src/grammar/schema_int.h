@@ -135,6 +135,7 @@ typedef struct fx_snode {
     const fx_sn *kids;
     uint32_t n_kids;
     const fx_split *split;      /* made when asked for */
+    fx_sn left, right;          /* of which it was combined */
     bool emitting;
     uint8_t empty;              /* 0: not looked at, 1: yes, 2: not known to be */
     fx_gnode g, rule;           /* emitted; FX_GNODE_FAIL: not yet */
@@ -174,6 +175,8 @@ typedef struct fx_sc {
     fx_map splits;              /* of (place, scope, wants seen) -> fx_split *, or &in_progress */
     fx_map warned;
     fx_re any_text, any_char;
+    bool draft4;                /* the schema's dialect: integers are spelled without a point */
+    size_t re_bytes;            /* of the pool at the beginning */
     const fx_split *all, *none;
     size_t work;                /* merges so far */
     int depth, probing;
@@ -181,7 +184,9 @@ typedef struct fx_sc {
 
 #define FX_S_MAX_NODES 200000u
 #define FX_S_MAX_WORK 400000u       /* merges of records */
-#define FX_S_MAX_RECORDS 1024u      /* of one type in one split */
+#define FX_S_MAX_RECORDS 1024u      /* of one type in one split, where it comes from a product */
+#define FX_S_MAX_UNION 8192u        /* ... from an enum or anyOf */
+#define FX_S_MAX_RE_BYTES ((size_t)8 << 20)    /* of expressions made to compare languages */
 #define FX_S_MAX_CLASSES 32u
 #define FX_S_MAX_DEPTH 400          /* of nested expansions: the C stack */
 

@@ -228,7 +228,14 @@ static fx_sn combine(fx_sc *c, fx_snkind kind, fx_sn a, fx_sn b)
     for (uint32_t i = 0; i < n; i++)        /* x and not x */
         if (c->nodes.at[kids[i]].kind == FX_SNK_NOT && has_kid(kids, n, c->nodes.at[kids[i]].kids[0]))
             return kind == FX_SNK_AND ? FX_SN_FALSE : FX_SN_TRUE;
-    return n == 1 ? kids[0] : branch(c, kind, words, n);
+    if (n == 1)
+        return kids[0];
+    fx_sn out = branch(c, kind, words, n);
+    if (out > FX_SN_TRUE && !c->nodes.at[out].left) {
+        c->nodes.at[out].left = a;
+        c->nodes.at[out].right = b;
+    }
+    return out;
 }
 
 fx_sn fx_sn_and(fx_sc *c, fx_sn a, fx_sn b)
@@ -280,8 +287,15 @@ fx_sn fx_sn_not(fx_sc *c, fx_sn a)
 
 static const fx_split *expand_kids(fx_sc *c, fx_snode n)
 {
-    const fx_split *s = n.kind == FX_SNK_AND ? c->all : c->none;
+    const fx_split *s = n.kind == FX_SNK_AND ? c->all : c->none, *left, *right;
 
+    if (n.left && (c->nodes.at[n.left].split || c->depth < FX_S_MAX_DEPTH / 2)) {   /* the halves are made already, as a rule */
+        left = fx_sn_expand(c, n.left);
+        right = left ? fx_sn_expand(c, n.right) : NULL;
+        if (!right)
+            return NULL;
+        return n.kind == FX_SNK_AND ? fx_split_and(c, left, right) : fx_split_or(c, left, right);
+    }
     for (uint32_t i = 0; i < n.n_kids && !c->st; i++) {
         const fx_split *kid = fx_sn_expand(c, n.kids[i]);
 

@@ -440,11 +440,78 @@ static const fx_split *any_branch(fx_sc *c, const fx_skeys *k, const fx_split *s
     return sum ? fx_split_and(c, s, sum) : NULL;
 }
 
+/* ---- oneOf: a member that tells the branches apart --------------------------------------------- */
+
+/* The texts that a required member may have in all records of a split, if it has no other values. */
+static bool member_texts(fx_sc *c, const fx_split *s, fx_str name, fx_sstr *out)
+{
+    *out = (fx_sstr){ FX_RE_NONE, NULL, 0 };
+    if (s->null || s->bools || s->num.n_recs || s->num.n_fin || s->str.gen != FX_RE_NONE || s->str.n_fin || s->n_arr)
+        return false;
+    for (uint32_t i = 0; i < s->n_obj; i++) {
+        const fx_sprop *p = fx_orec_find(s->obj[i], name);
+        const fx_split *v = p && p->required ? fx_sn_expand(c, p->value) : NULL;
+
+        if (!v || v->null || v->bools || v->num.n_recs || v->num.n_fin || v->n_arr || v->n_obj
+            || v->str.gen != FX_RE_NONE)
+            return false;
+        *out = fx_sstr_or(c, *out, v->str);
+    }
+    return !c->st;
+}
+
+typedef struct tagged {
+    fx_str text;
+    uint32_t branch;
+} tagged;
+
+static int by_tag(const void *a, const void *b)
+{
+    return fx_str_cmp(((const tagged *)a)->text, ((const tagged *)b)->text);
+}
+
+/* Do all branches have different texts in the member 'name'? */
+static bool told_apart(fx_sc *c, const fx_split *const *with, uint32_t n, fx_str name)
+{
+    FX_VEC(tagged) v = { 0 };
+    bool ok = true;
+
+    for (uint32_t i = 0; i < n && ok; i++) {
+        fx_sstr texts;
+
+        ok = member_texts(c, with[i], name, &texts);
+        for (uint32_t k = 0; ok && k < texts.n_fin; k++)
+            ok = FX_VEC_PUSH(&v, c->mem, ((tagged){ texts.fin[k], i })) || fx_sc_nomem(c);
+    }
+    if (ok && v.n)
+        qsort(v.at, v.n, sizeof(*v.at), by_tag);
+    for (size_t i = 1; i < v.n && ok; i++)
+        ok = v.at[i - 1].branch == v.at[i].branch || !fx_str_eq(v.at[i - 1].text, v.at[i].text);
+    FX_VEC_FREE(&v, c->mem);
+    return ok && !c->st;
+}
+
+static bool has_tag(fx_sc *c, const fx_split *const *with, uint32_t n)
+{
+    const fx_orec *first = with[0]->n_obj ? with[0]->obj[0] : NULL;
+    bool found = false;
+
+    c->probing++;
+    for (uint32_t i = 0; first && i < first->n_props && !found && c->st != FORNAX_ENOMEM; i++) {
+        found = first->props[i].required && told_apart(c, with, n, first->props[i].name);
+        if (c->st != FORNAX_ENOMEM)
+            c->st = FORNAX_OK;
+    }
+    c->probing--;
+    return found;
+}
+
 /* Exactly one: where two can't be told apart plainly, one and not the other. */
 static const fx_split *one_branch(fx_sc *c, const fx_skeys *k, const fx_split *s, bool seen)
 {
     const fx_jv *list = k->kw[FX_KW_ONE_OF];
     const fx_split **with, *sum = c->none;
+    bool apart;
 
     if (!list || !s)
         return s;
@@ -456,10 +523,11 @@ static const fx_split *one_branch(fx_sc *c, const fx_skeys *k, const fx_split *s
         if (!one || !(with[i] = fx_split_and(c, s, one)))
             return NULL;
     }
+    apart = has_tag(c, with, list->n);
     for (uint32_t i = 0; i < list->n && sum; i++) {
         const fx_split *alone = with[i];
 
-        for (uint32_t j = 0; j < list->n && alone && !fx_split_is_none(alone); j++) {
+        for (uint32_t j = 0; j < list->n && !apart && alone && !fx_split_is_none(alone); j++) {
             const fx_split *other;
 
             if (i == j || fx_split_disjoint(c, alone, with[j]))

@@ -59,7 +59,7 @@ bool fx_arecs_add(fx_sc *c, fx_arecs *v, const fx_arec *r)
     *copy = *r;
     if (array_dead(c, copy))
         return !c->st;
-    if (v->n >= FX_S_MAX_RECORDS)
+    if (v->n >= FX_S_MAX_UNION)
         return fx_sc_over(c, "alternatives of arrays");
     return FX_VEC_PUSH(v, c->mem, copy) || fx_sc_nomem(c);
 }
@@ -383,7 +383,7 @@ bool fx_orecs_add(fx_sc *c, fx_orecs *v, const fx_orec *r)
         return fx_orec_candidates(c, v, r);
     if (absorb(c, v, r))
         return !c->st;
-    if (v->n >= FX_S_MAX_RECORDS)
+    if (v->n >= FX_S_MAX_UNION)
         return fx_sc_over(c, "alternatives of objects");
     return FX_VEC_PUSH(v, c->mem, r) || fx_sc_nomem(c);
 }
@@ -543,8 +543,11 @@ bool fx_split_keep_objects(fx_sc *c, fx_split *s, fx_orecs *v)
     return at != NULL;
 }
 
-static bool spend(fx_sc *c)
+/* For one more pair, which has led to n records so far. */
+static bool spend(fx_sc *c, size_t n)
 {
+    if (n >= FX_S_MAX_RECORDS)
+        return fx_sc_over(c, "alternatives of arrays or objects");
     return ++c->work < FX_S_MAX_WORK || fx_sc_over(c, "combinations of alternatives");
 }
 
@@ -554,7 +557,7 @@ static void and_arrays(fx_sc *c, fx_split *s, const fx_split *a, const fx_split 
 
     for (uint32_t i = 0; i < a->n_arr && !c->st; i++)
         for (uint32_t k = 0; k < b->n_arr && !c->st; k++)
-            if (spend(c))
+            if (spend(c, a->n_arr > 1 && b->n_arr > 1 ? v.n : 0))
                 fx_arecs_add(c, &v, fx_arec_and(c, a->arr[i], b->arr[k]));
     fx_split_keep_arrays(c, s, &v);
 }
@@ -565,7 +568,7 @@ static void and_objects(fx_sc *c, fx_split *s, const fx_split *a, const fx_split
 
     for (uint32_t i = 0; i < a->n_obj && !c->st; i++)
         for (uint32_t k = 0; k < b->n_obj && !c->st; k++)
-            if (spend(c))
+            if (spend(c, a->n_obj > 1 && b->n_obj > 1 ? v.n : 0))
                 fx_orecs_add(c, &v, fx_orec_and(c, a->obj[i], b->obj[k]));
     fx_split_keep_objects(c, s, &v);
 }
@@ -589,7 +592,8 @@ const fx_split *fx_split_and(fx_sc *c, const fx_split *a, const fx_split *b)
     return c->st ? NULL : s;
 }
 
-/* "Any" takes in the others, unless they have evaluated something that it hasn't. */
+/* "Any" takes in the others, unless they have evaluated something that it hasn't.  Those of a have been
+ * compared with each other before. */
 static void or_arrays(fx_sc *c, fx_split *s, const fx_split *a, const fx_split *b)
 {
     fx_arecs v = { 0 };
@@ -600,8 +604,12 @@ static void or_arrays(fx_sc *c, fx_split *s, const fx_split *a, const fx_split *
     for (uint32_t i = 0; i < a->n_arr + b->n_arr && !c->st; i++) {
         const fx_arec *r = i < a->n_arr ? a->arr[i] : b->arr[i - a->n_arr];
 
-        if (!any || array_is_any(r) || r->seen_prefix || r->n_seen_contains)
+        if (any && !array_is_any(r) && !r->seen_prefix && !r->n_seen_contains)
+            continue;
+        if (i >= a->n_arr)
             fx_arecs_add(c, &v, r);
+        else if (!FX_VEC_PUSH(&v, c->mem, r))
+            fx_sc_nomem(c);
     }
     fx_split_keep_arrays(c, s, &v);
 }
@@ -616,8 +624,12 @@ static void or_objects(fx_sc *c, fx_split *s, const fx_split *a, const fx_split 
     for (uint32_t i = 0; i < a->n_obj + b->n_obj && !c->st; i++) {
         const fx_orec *r = i < a->n_obj ? a->obj[i] : b->obj[i - a->n_obj];
 
-        if (!any || object_is_any(c, r) || saw(r))
+        if (any && !object_is_any(c, r) && !saw(r))
+            continue;
+        if (i >= a->n_obj)
             fx_orecs_add(c, &v, r);
+        else if (!FX_VEC_PUSH(&v, c->mem, r))
+            fx_sc_nomem(c);
     }
     fx_split_keep_objects(c, s, &v);
 }
@@ -687,11 +699,11 @@ bool fx_split_disjoint(fx_sc *c, const fx_split *a, const fx_split *b)
         return false;
     for (uint32_t i = 0; i < a->n_arr && !c->st; i++)
         for (uint32_t k = 0; k < b->n_arr && !c->st; k++)
-            if (!spend(c) || !arrays_disjoint(c, a->arr[i], b->arr[k]))
+            if (!spend(c, 0) || !arrays_disjoint(c, a->arr[i], b->arr[k]))
                 return false;
     for (uint32_t i = 0; i < a->n_obj && !c->st; i++)
         for (uint32_t k = 0; k < b->n_obj && !c->st; k++)
-            if (!spend(c) || !objects_disjoint(c, a->obj[i], b->obj[k]))
+            if (!spend(c, 0) || !objects_disjoint(c, a->obj[i], b->obj[k]))
                 return false;
     return !c->st;
 }

@@ -1093,6 +1093,25 @@ static fx_re any_multiples(fx_sc *c, const fx_numrec *r, uint64_t p, int64_t s)
     return re;
 }
 
+/* JSON's integers as their spelling says. */
+static fx_re whole_syntax(fx_sc *c)
+{
+    fx_re zero = fx_re_literal(c->re, FX_STR("0")), minus = fx_re_repeat(c->re, fx_re_literal(c->re, FX_STR("-")), 0, 1);
+
+    return fx_re_cat(c->re, minus, fx_re_alt(c->re, zero, fx_re_cat(c->re, digit_range(c, 1, 9),
+                                                                    some_digits(c, 0, FX_RE_INF))));
+}
+
+/* Draft 4: without a point or an exponent. */
+static fx_re whole_integers(fx_sc *c, const fx_numrec *r, uint64_t p, int64_t s)
+{
+    fx_re re = r->has_lo || r->has_hi ? plain_interval(c, r, true) : whole_syntax(c);
+
+    if (holds_zero(r))
+        re = fx_re_alt(c->re, re, fx_re_literal(c->re, FX_STR("-0")));
+    return p == 1 && s == 0 ? re : fx_re_and(c->re, re, multiple_re(c, p, s, true));
+}
+
 static fx_re record_re(fx_sc *c, const fx_numrec *r)
 {
     bool any = c->opt->any_number, integer = false;
@@ -1110,7 +1129,9 @@ static fx_re record_re(fx_sc *c, const fx_numrec *r)
             return FX_RE_NONE;
         }
     }
-    if (any && r->n_mult)
+    if (any && integer && c->draft4)
+        re = whole_integers(c, r, p, s);
+    else if (any && r->n_mult)
         re = any_multiples(c, r, p, s);
     else if (any)
         re = r->has_lo || r->has_hi ? interval_re(c, r, false, 0)
@@ -1127,9 +1148,25 @@ static fx_re record_re(fx_sc *c, const fx_numrec *r)
     return re;
 }
 
+/* In draft 4 the whole ones are integers only if they look so; a type may have asked for that. */
+static fx_re finite_re(fx_sc *c, const fx_dec *v, uint32_t n)
+{
+    fx_dec *parts = FX_SC_NEWN(c, fx_dec, n);
+    uint32_t whole = 0, rest = n;
+    fx_re re = FX_RE_NONE;
+
+    if (!parts || !c->draft4 || !c->opt->any_number)
+        return parts ? values_re(c, v, n) : FX_RE_NONE;
+    for (uint32_t i = 0; i < n; i++)
+        parts[is_integer(v[i]) || !v[i].n ? whole++ : --rest] = v[i];
+    if (whole)
+        re = fx_re_and(c->re, values_re(c, parts, whole), whole_syntax(c));
+    return rest < n ? fx_re_alt(c->re, re, values_re(c, parts + rest, n - rest)) : re;
+}
+
 fx_re fx_snum_re(fx_sc *c, fx_snum s)
 {
-    fx_re re = s.n_fin ? values_re(c, s.fin, s.n_fin) : FX_RE_NONE;
+    fx_re re = s.n_fin ? finite_re(c, s.fin, s.n_fin) : FX_RE_NONE;
 
     for (uint32_t i = 0; i < s.n_recs && !c->st; i++)
         re = fx_re_alt(c->re, re, record_re(c, &s.recs[i]));

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "grammar/schema_int.h"
 
-#define BUDGET 2000         /* states looked at to prove a language empty */
+#define BUDGET 500          /* states looked at to prove a language empty */
 #define FEW 6               /* texts that become an expression instead of a machine */
 
 /* ---- the trie ------------------------------------------------------------------------ */
@@ -312,11 +312,17 @@ bool fx_re_has_text(fx_sc *c, fx_re re, fx_str text)
     return yes;
 }
 
-bool fx_re_empty(fx_sc *c, fx_re re)
+/* Proved empty?  Within the budget of states and what is left of that of the whole schema. */
+static bool proved_empty(fx_sc *c, fx_re re, size_t budget)
 {
     if (re == FX_RE_NONE || re == c->any_text)
         return re == FX_RE_NONE;
-    return fx_re_is_none(c->re, re, BUDGET) == FX_YES;
+    return fx_re_pool_bytes(c->re) - c->re_bytes < FX_S_MAX_RE_BYTES && fx_re_is_none(c->re, re, budget) == FX_YES;
+}
+
+bool fx_re_empty(fx_sc *c, fx_re re)
+{
+    return proved_empty(c, re, BUDGET);
 }
 
 static fx_re re_and(fx_sc *c, fx_re a, fx_re b)
@@ -425,7 +431,5 @@ fx_sstr fx_sstr_not(fx_sc *c, fx_sstr a)
 
 bool fx_sstr_is_none(fx_sc *c, fx_sstr a, size_t budget)
 {
-    if (a.n_fin || a.gen == c->any_text)
-        return false;
-    return a.gen == FX_RE_NONE || fx_re_is_none(c->re, a.gen, budget) == FX_YES;
+    return !a.n_fin && proved_empty(c, a.gen, budget);
 }
