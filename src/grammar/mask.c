@@ -6,6 +6,7 @@
 
 #define ROOT UINT32_MAX         /* the parent of a walk from the trie's root */
 #define SPARSE_MAX 1024u        /* tokens that are kept as a list */
+#define LESS_MAX 48u            /* bytes at which a walk may differ from the one it is less than */
 #define DENSE_SUBTREE 256u      /* nodes below which a subtree is worth asking about */
 
 typedef struct walk {
@@ -177,6 +178,130 @@ static void walk_root(struct fx_walks *w, fx_run *r, fx_re re)
     }
 }
 
+/* ---- Less than another walk -------------------------------------------------------------------------- */
+
+/* An expression (A & ~N) R takes what D = A R takes, but for the words of N; N is small where it is a few names.
+ * Its walk is the walk of D less what lies on the paths that N still goes along. */
+
+typedef struct less {
+    fx_re_pool *p;
+    fx_re without;              /* D */
+    fx_re not_these[8];         /* the parts of N */
+    uint32_t n;
+    fx_re rest;                 /* R */
+    bool at_end;                /* a word of N is complete here */
+} less;
+
+/* Splits 're'; false: it hasn't this shape. D only where asked for. */
+static bool split_less(fx_re_pool *p, fx_re re, less *out, bool make_without)
+{
+    const fx_re_node *n = &p->nodes.at[re];
+    uint32_t first, count;
+    fx_re a = FX_RE_ALL;
+
+    if (n->kind != FX_RE_K_CAT || p->nodes.at[n->a].kind != FX_RE_K_AND)
+        return false;
+    *out = (less){ .p = p, .rest = n->b };
+    first = p->nodes.at[n->a].a;
+    count = p->nodes.at[n->a].b;
+    for (uint32_t i = 0; i < count; i++) {
+        fx_re kid = p->kids.at[first + i];
+
+        if (p->nodes.at[kid].kind == FX_RE_K_NOT) {
+            if (out->n == FX_COUNT(out->not_these))
+                return false;
+            out->not_these[out->n++] = p->nodes.at[kid].a;
+            out->at_end |= fx_re_nullable(p, p->nodes.at[kid].a);
+        } else if (make_without) {
+            a = fx_re_and(p, a, kid);
+        }
+    }
+    if (out->n == 0 || out->n == count)
+        return false;
+    if (make_without)
+        out->without = fx_re_cat(p, a, out->rest);
+    return !p->failed;
+}
+
+/* Whether the derivatives of the expression and of D by 'byte' may differ. */
+static bool differs(const less *l, unsigned char byte)
+{
+    for (uint32_t i = 0; i < l->n; i++)
+        if (fx_re_derive(l->p, l->not_these[i], byte) != FX_RE_NONE)
+            return true;
+    return l->at_end && fx_re_derive(l->p, l->rest, byte) != FX_RE_NONE;
+}
+
+static void drop_range(struct fx_walks *w, uint32_t from, uint32_t to)
+{
+    if (from < to && (!FX_VEC_PUSH(&w->ends, w->mem, from) || !FX_VEC_PUSH(&w->ends, w->mem, to)))
+        w->failed = true;
+}
+
+/* Nothing on the way through node i is taken, or (only_end) nothing that is done there is. */
+static void drop_node(struct fx_walks *w, uint32_t i, bool only_end)
+{
+    const fx_gvocab *v = w->v;
+    uint32_t end = only_end ? i + 1 : v->all.at[i].end, twin = v->twin[i];
+
+    if (!only_end)
+        for (uint32_t k = i; k < end; k++)
+            for (int32_t id = v->all.at[k].token; id >= 0; id = v->same[id])
+                w->words[id / 32] &= ~(1u << id % 32);
+    drop_range(w, i, end);
+    if (twin != FX_TRIE_NONE)
+        drop_range(w, twin | FX_NODE_REST, (only_end ? twin + 1 : v->rest.at[twin].end) | FX_NODE_REST);
+}
+
+/* Corrects D's walk below node 'at', whose expression is 're' here and 'd' there. */
+static void correct(struct fx_walks *w, fx_run *r, uint32_t at, fx_re re, fx_re d)
+{
+    less l;
+    bool shaped = split_less(r->pool, re, &l, false);
+
+    for (uint32_t i = at + 1; i < w->v->all.at[at].end && !w->failed; i = w->v->all.at[i].end) {
+        unsigned char byte = w->v->all.at[i].byte;
+        fx_re x, y;
+
+        if (shaped && !differs(&l, byte))
+            continue;
+        x = fx_run_next(r, re, byte);
+        y = fx_run_next(r, d, byte);
+        if (x == FX_RE_FAIL || y == FX_RE_FAIL)
+            w->failed = true;
+        else if (x == FX_RE_NONE && y != FX_RE_NONE)
+            drop_node(w, i, false);
+        else if (x != y) {
+            if (fx_re_nullable(r->pool, y) && !fx_re_nullable(r->pool, x))
+                drop_node(w, i, true);
+            correct(w, r, i, x, y);
+        }
+    }
+}
+
+/* D's walk in 'full', corrected. */
+static bool walk_less(struct fx_walks *w, fx_run *r, fx_re re, fx_re d, const fx_found *full)
+{
+    size_t bytes = w->v->words * sizeof(*w->words);
+
+    if (!full->bits->dense || full->n_tails > 1)
+        return false;
+    begin(w);
+    w->dense = true;
+    memcpy(w->words, full->bits->at, bytes);
+    correct(w, r, 0, re, d);
+    for (uint32_t i = 0; i < full->n_nodes && !w->failed; i++) {
+        bool dropped = false;
+
+        for (size_t k = 0; k < w->ends.n && !dropped; k += 2)
+            dropped = full->nodes[i] >= w->ends.at[k] && full->nodes[i] < w->ends.at[k + 1];
+        if (!dropped && !FX_VEC_PUSH(&w->nodes, w->mem, full->nodes[i]))
+            w->failed = true;
+    }
+    w->ends.n = 0;
+    return true;
+}
+
 static void walk_tail(struct fx_walks *w, fx_run *r, const fx_found *up, const fx_tail *tail, fx_re re)
 {
     for (uint32_t i = tail->first; i < tail->first + tail->n && !w->failed; i++) {
@@ -297,6 +422,25 @@ static fx_hash128 print_of(struct fx_walks *w, fx_run *r, const fx_found *up, ui
     return fx_hash128_of(&key, sizeof(key), up ? 1 : 2);
 }
 
+static uint32_t find_walk(struct fx_walks *w, fx_run *r, uint32_t parent, uint32_t tail, fx_re re, bool labelled);
+
+/* As less than another walk; false: it isn't one. */
+static bool try_less(struct fx_walks *w, fx_run *r, fx_re re)
+{
+    less l;
+    uint32_t full;
+    unsigned n = 0;
+
+    if (!split_less(r->pool, re, &l, true))
+        return false;
+    for (int b = 0; b < 256; b++)
+        n += differs(&l, (unsigned char)b);
+    if (n > LESS_MAX)
+        return false;
+    full = find_walk(w, r, ROOT, 0, l.without, false);
+    return full != ROOT && walk_less(w, r, re, l.without, w->walks.at[full].found);
+}
+
 static fx_found *make_walk(struct fx_walks *w, fx_run *r, const fx_found *up, uint32_t tail, fx_re re, bool labelled)
 {
     fx_hash128 print = print_of(w, r, up, tail, re);
@@ -305,11 +449,13 @@ static fx_found *make_walk(struct fx_walks *w, fx_run *r, const fx_found *up, ui
 
     if (f)
         return f;
-    begin(w);
-    if (up)
-        walk_tail(w, r, up, &up->tails[tail], re);
-    else
-        walk_root(w, r, re);
+    if (up || labelled || !try_less(w, r, re)) {
+        begin(w);
+        if (up)
+            walk_tail(w, r, up, &up->tails[tail], re);
+        else
+            walk_root(w, r, re);
+    }
     f = finish(w, shared ? print : (fx_hash128){ 0, 0 }, labelled);
     if (f && shared)
         fx_gvocab_keep(w->v, f);
@@ -336,10 +482,13 @@ static uint32_t find_walk(struct fx_walks *w, fx_run *r, uint32_t parent, uint32
     f = make_walk(w, r, parent == ROOT ? NULL : w->walks.at[parent].found, tail, re, labelled);
     if (!f)
         return ROOT;
-    if (!FX_VEC_PUSH(&w->walks, w->mem, ((walk){ parent, tail, re, f }))) {
+    if ((w->walks.n * 2 >= w->table_cap && !grow_table(w)) || !FX_VEC_PUSH(&w->walks, w->mem, ((walk){ parent, tail, re, f }))) {
         fx_found_unref(w->v, f);
         return ROOT;
     }
+    at = hash_walk(parent, tail, re) & (w->table_cap - 1);      /* making it may have made others */
+    while (w->table[at])
+        at = (at + 1) & (w->table_cap - 1);
     w->table[at] = (uint32_t)w->walks.n;
     return (uint32_t)w->walks.n - 1;
 }
