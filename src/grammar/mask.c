@@ -186,10 +186,8 @@ static void walk_root(struct fx_walks *w, fx_run *r, fx_re re)
 typedef struct less {
     fx_re_pool *p;
     fx_re without;              /* D */
-    fx_re not_these[8];         /* the parts of N */
-    uint32_t n;
-    fx_re rest;                 /* R */
-    bool at_end;                /* a word of N is complete here */
+    uint32_t n;                 /* parts of N */
+    fx_re_set bytes;            /* others lead to the same place as they do in D */
 } less;
 
 /* Splits 're'; false: it hasn't this shape. D only where asked for. */
@@ -197,21 +195,23 @@ static bool split_less(fx_re_pool *p, fx_re re, less *out, bool make_without)
 {
     const fx_re_node *n = &p->nodes.at[re];
     uint32_t first, count;
-    fx_re a = FX_RE_ALL;
+    fx_re both = n->kind == FX_RE_K_CAT ? n->a : re, rest = n->kind == FX_RE_K_CAT ? n->b : FX_RE_EMPTY, a = FX_RE_ALL;
 
-    if (n->kind != FX_RE_K_CAT || p->nodes.at[n->a].kind != FX_RE_K_AND)
+    if (p->nodes.at[both].kind != FX_RE_K_AND)
         return false;
-    *out = (less){ .p = p, .rest = n->b };
-    first = p->nodes.at[n->a].a;
-    count = p->nodes.at[n->a].b;
+    *out = (less){ .p = p };
+    first = p->nodes.at[both].a;
+    count = p->nodes.at[both].b;
     for (uint32_t i = 0; i < count; i++) {
         fx_re kid = p->kids.at[first + i];
 
         if (p->nodes.at[kid].kind == FX_RE_K_NOT) {
-            if (out->n == FX_COUNT(out->not_these))
-                return false;
-            out->not_these[out->n++] = p->nodes.at[kid].a;
-            out->at_end |= fx_re_nullable(p, p->nodes.at[kid].a);
+            fx_re not_this = p->nodes.at[kid].a;
+
+            out->n++;
+            fx_re_first(p, not_this, &out->bytes);
+            if (fx_re_nullable(p, not_this))
+                fx_re_first(p, rest, &out->bytes);
         } else if (make_without) {
             a = fx_re_and(p, a, kid);
         }
@@ -219,17 +219,8 @@ static bool split_less(fx_re_pool *p, fx_re re, less *out, bool make_without)
     if (out->n == 0 || out->n == count)
         return false;
     if (make_without)
-        out->without = fx_re_cat(p, a, out->rest);
+        out->without = fx_re_cat(p, a, rest);
     return !p->failed;
-}
-
-/* Whether the derivatives of the expression and of D by 'byte' may differ. */
-static bool differs(const less *l, unsigned char byte)
-{
-    for (uint32_t i = 0; i < l->n; i++)
-        if (fx_re_derive(l->p, l->not_these[i], byte) != FX_RE_NONE)
-            return true;
-    return l->at_end && fx_re_derive(l->p, l->rest, byte) != FX_RE_NONE;
 }
 
 static void drop_range(struct fx_walks *w, uint32_t from, uint32_t to)
@@ -263,7 +254,7 @@ static void correct(struct fx_walks *w, fx_run *r, uint32_t at, fx_re re, fx_re 
         unsigned char byte = w->v->all.at[i].byte;
         fx_re x, y;
 
-        if (shaped && !differs(&l, byte))
+        if (shaped && !fx_re_set_has(&l.bytes, byte))
             continue;
         x = fx_run_next(r, re, byte);
         y = fx_run_next(r, d, byte);
@@ -434,7 +425,7 @@ static bool try_less(struct fx_walks *w, fx_run *r, fx_re re)
     if (!split_less(r->pool, re, &l, true))
         return false;
     for (int b = 0; b < 256; b++)
-        n += differs(&l, (unsigned char)b);
+        n += fx_re_set_has(&l.bytes, (unsigned char)b);
     if (n > LESS_MAX)
         return false;
     full = find_walk(w, r, ROOT, 0, l.without, false);

@@ -628,6 +628,42 @@ void fx_re_boundaries(const fx_re_pool *p, fx_re a, fx_re_set *out)
     out->w[0] &= ~1ull;
 }
 
+static void first_of_machine(const fx_re_pool *p, const fx_re_node *n, fx_re_set *out)
+{
+    fx_re_machine_ref r = p->machines.at[n->a];
+    uint64_t to;
+
+    for (unsigned b = 0; b < 256; b++)
+        if (r.m->next(r.user, n->b | (uint64_t)n->c << 32, (unsigned char)b, &to))
+            fx_re_set_add(out, (unsigned char)b);
+}
+
+void fx_re_first(const fx_re_pool *p, fx_re a, fx_re_set *out)
+{
+    const fx_re_node *n = node(p, a);
+
+    while (n->kind == FX_RE_K_CAT) {
+        fx_re_first(p, n->a, out);
+        if (!nullable(p, n->a))
+            return;
+        n = node(p, n->b);
+    }
+    if (n->kind == FX_RE_K_SET)
+        for (int i = 0; i < 4; i++)
+            out->w[i] |= p->sets.at[n->a].w[i];
+    else if (n->kind == FX_RE_K_ALT)
+        for (uint32_t i = 0; i < n->b; i++)
+            fx_re_first(p, p->kids.at[n->a + i], out);
+    else if (n->kind == FX_RE_K_AND)
+        fx_re_first(p, p->kids.at[n->a], out);
+    else if (n->kind == FX_RE_K_REPEAT)
+        fx_re_first(p, n->a, out);
+    else if (n->kind == FX_RE_K_MACHINE)
+        first_of_machine(p, n, out);
+    else if (n->kind == FX_RE_K_NOT)
+        memset(out, 0xff, sizeof(*out));
+}
+
 /* ---- Emptiness ------------------------------------------------------------------------ */
 
 typedef struct search {

@@ -1,13 +1,12 @@
 /* used.c - lists of names and values that came already, interned: equal lists have equal numbers.
  *
- * A list is (rest, text), its texts in order, so that the order in which they came doesn't matter. */
+ * A list is (rest, text), the latest text first. */
 #include "grammar/run.h"
 
 #include <ctype.h>
 
 typedef struct entry {
-    uint32_t rest;              /* the list without this text, whose texts are all less */
-    uint32_t n;                 /* how many */
+    uint32_t rest;              /* the list before this text came */
     fx_str text;
     fx_re names, values;        /* as expressions; 0: not made */
 } entry;
@@ -17,6 +16,7 @@ struct fx_used {
     fx_arena arena;
     FX_VEC(entry) at;           /* 0: the empty list */
     fx_map index;               /* of (rest, text) */
+    fx_buf key;                 /* scratch */
 };
 
 struct fx_used *fx_used_new(const fx_mem *mem)
@@ -28,6 +28,7 @@ struct fx_used *fx_used_new(const fx_mem *mem)
     u->mem = mem;
     fx_arena_init(&u->arena, mem, 0);
     fx_map_init(&u->index, mem);
+    fx_buf_init(&u->key, mem);
     if (!FX_VEC_PUSH(&u->at, mem, ((entry){ .names = FX_RE_NONE, .values = FX_RE_NONE }))) {
         fx_used_free(u);
         return NULL;
@@ -41,6 +42,7 @@ void fx_used_free(struct fx_used *u)
         return;
     FX_VEC_FREE(&u->at, u->mem);
     fx_map_done(&u->index);
+    fx_buf_done(&u->key);
     fx_arena_done(&u->arena);
     fx_mem_free(u->mem, u, sizeof(*u));
 }
@@ -50,49 +52,33 @@ size_t fx_used_bytes(const struct fx_used *u)
     return sizeof(*u) + u->arena.total_bytes + u->at.cap * sizeof(*u->at.at) + u->index.cap * 32;
 }
 
-static uint32_t cons(struct fx_used *u, uint32_t rest, fx_str text)
+uint32_t fx_used_add(struct fx_used *u, uint32_t list, fx_str text, bool *again)
 {
-    size_t n = sizeof(rest) + text.n;
-    char *key = fx_arena_alloc(&u->arena, n + 1);
+    size_t n = sizeof(list) + text.n;
+    char *key;
     uint64_t id;
 
-    if (!key)
+    *again = false;
+    for (uint32_t at = list; at && !*again; at = u->at.at[at].rest)
+        *again = fx_str_eq(u->at.at[at].text, text);
+    if (*again)
+        return list;
+    fx_buf_clear(&u->key);
+    fx_buf_add(&u->key, &list, sizeof(list));
+    fx_buf_str(&u->key, text);
+    if (u->key.failed)
         return FX_USED_FAIL;
-    memcpy(key, &rest, sizeof(rest));
-    memcpy(key + sizeof(rest), text.p, text.n);
-    if (fx_map_get(&u->index, fx_str_n(key, n), &id))
+    if (fx_map_get(&u->index, fx_buf_view(&u->key), &id))
         return (uint32_t)id;
-    if (u->at.n >= FX_PENDING ||
-        !FX_VEC_PUSH(&u->at, u->mem, ((entry){ rest, u->at.at[rest].n + 1, fx_str_n(key + sizeof(rest), text.n),
-                                               FX_RE_NONE, FX_RE_NONE })))
+    key = fx_arena_strdup(&u->arena, u->key.p, n);
+    if (!key || u->at.n >= FX_PENDING ||
+        !FX_VEC_PUSH(&u->at, u->mem, ((entry){ list, fx_str_n(key + sizeof(list), text.n), FX_RE_NONE, FX_RE_NONE })))
         return FX_USED_FAIL;
     if (!fx_map_put(&u->index, fx_str_n(key, n), u->at.n - 1)) {
         u->at.n--;
         return FX_USED_FAIL;
     }
     return (uint32_t)u->at.n - 1;
-}
-
-uint32_t fx_used_add(struct fx_used *u, uint32_t list, fx_str text, bool *again)
-{
-    FX_VEC(uint32_t) above = { 0 };
-    uint32_t at = list, out;
-    int order = 1;
-
-    *again = false;
-    while (at && (order = fx_str_cmp(u->at.at[at].text, text)) > 0) {
-        if (!FX_VEC_PUSH(&above, u->mem, at)) {
-            FX_VEC_FREE(&above, u->mem);
-            return FX_USED_FAIL;
-        }
-        at = u->at.at[at].rest;
-    }
-    *again = at && order == 0;
-    out = *again ? list : cons(u, at, text);
-    for (size_t i = above.n; !*again && i-- > 0 && out != FX_USED_FAIL;)
-        out = cons(u, out, u->at.at[above.at[i]].text);
-    FX_VEC_FREE(&above, u->mem);
-    return out;
 }
 
 fx_re fx_used_names(struct fx_used *u, fx_re_pool *p, uint32_t list)
