@@ -1,5 +1,5 @@
-/* fuzz_adapter.c - LoRA adapters in PEFT's layout: a bundle (folder.h) of adapter_config.json and
- * adapter_model.safetensors, for a small model.  An adapter that opens is evaluated. */
+/* fuzz_adapter.c - LoRA adapters for a small model: a bundle (folder.h) of PEFT's adapter_config.json and
+ * adapter_model.safetensors, or of one adapter.gguf.  An adapter that opens is evaluated. */
 #include "folder.h"
 #include "fornax.h"
 #include "limited.h"
@@ -33,14 +33,16 @@ static fornax_model *base(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const names[] = { "adapter_config.json", "adapter_model.safetensors", NULL };
+    static const char *const names[] = { "adapter_config.json", "adapter_model.safetensors", "adapter.gguf", NULL };
     static const int32_t ids[] = { 1, 2, 3 };
     fornax_model *model = base();
     size_t before = l.used;
     fornax_adapter *a = NULL;
     fornax_error err = { 0 };
     volatile float sink = 0;
-    fornax_status st = fornax_adapter_open(&a, model, fuzz_folder(data, size, names), NULL, &err);
+    const char *dir = fuzz_folder(data, size, names);
+    char gguf[256];
+    fornax_status st = fornax_adapter_open(&a, model, access(fuzz_path(gguf, "adapter.gguf"), F_OK) ? dir : gguf, NULL, &err);
 
     if ((st == FORNAX_OK) != (a != NULL) || (st != FORNAX_OK && (!err.text[0] || strchr(err.text, '\n') || st == FORNAX_EINTERNAL)))
         abort();

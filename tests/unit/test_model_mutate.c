@@ -462,6 +462,28 @@ TEST(tokenizer_model)
     finish(&t, (const char *const[]){ "tokenizer.model", "config.json", NULL });
 }
 
+/* Of lora_llama3's first layer: q, [64, 64], of rank 2. */
+static void write_gguf_adapter(target *t)
+{
+    fx_buf b;
+
+    fx_buf_init(&b, &fx_mem_libc);
+    gguf_head(&b, 3, 2, 4);
+    gguf_key(&b, "general.architecture", FX_META_STR);
+    put_str(&b, "llama");
+    gguf_key(&b, "general.type", FX_META_STR);
+    put_str(&b, "adapter");
+    gguf_key(&b, "adapter.type", FX_META_STR);
+    put_str(&b, "lora");
+    gguf_key(&b, "adapter.lora.alpha", FX_META_F32);
+    put_le(&b, 0x40800000, 4);
+    gguf_tensor(&b, "blk.0.attn_q.weight.lora_a", 0, 0, 2, (uint64_t)64, (uint64_t)2);
+    gguf_tensor(&b, "blk.0.attn_q.weight.lora_b", 0, 512, 2, (uint64_t)2, (uint64_t)64);
+    gguf_data(&b, 32, 1024);
+    scratch_write(&t->s, "adapter.gguf", fx_buf_view(&b));
+    fx_buf_done(&b);
+}
+
 TEST(adapter)
 {
     fornax_model_options mo = FORNAX_OPTIONS(fornax_model_options);
@@ -475,7 +497,9 @@ TEST(adapter)
     copy_file(&t, FXTEST_DATA "/models/lora_llama3/adapter/adapter_model.safetensors", "adapter_model.safetensors", false);
     torture(&t, "adapter_config.json", "", 2000);
     torture(&t, "adapter_model.safetensors", "", 4000);
-    finish(&t, (const char *const[]){ "adapter_config.json", "adapter_model.safetensors", NULL });
+    write_gguf_adapter(&t);
+    torture(&t, "adapter.gguf", "adapter.gguf", 400);
+    finish(&t, (const char *const[]){ "adapter_config.json", "adapter_model.safetensors", "adapter.gguf", NULL });
 }
 
 FXTEST_MAIN()
