@@ -31,7 +31,7 @@ fx_status fx_lora_fault(const fx_lora_file *f, fx_str name, fx_status st, fx_err
     va_start(ap, fmt);
     fx_vformat(text, sizeof text, fmt, ap);
     va_end(ap);
-    return fx_fail_param(err, st, "adapter", "%s: %.*s: %s", f->path, FX_STR_ARG(name), text);
+    return fx_fail_param(err, st, "adapter", "%s: %s: %s", f->path, FX_SHOW(name), text);
 }
 
 fx_lora_entry *fx_lora_entry_of(fx_lora_file *f, fx_str name)

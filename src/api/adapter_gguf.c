@@ -12,8 +12,8 @@ static fx_status expect(const fx_lora_file *f, const char *key, const char *want
     FX_TRY(fx_meta_opt_str(f->w, key, &found, err));
     if (fx_str_is(found, want))
         return FORNAX_OK;
-    return fx_fail_param(err, FORNAX_EUNSUP, key, "%s: %s: expected \"%s\", found \"%.*s\"", f->path, key, want,
-                         FX_STR_ARG(found));
+    return fx_fail_param(err, FORNAX_EUNSUP, key, "%s: %s: expected \"%s\", found \"%s\"", f->path, key, want,
+                         FX_SHOW(found));
 }
 
 static fx_status check_meta(const fx_lora_file *f, double *alpha, fx_error *err)

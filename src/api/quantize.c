@@ -81,8 +81,8 @@ static fx_status convert(job *j, const fx_weight *t, fx_dtype to, int64_t heads,
             return fx_nomem(err, "quantized rows");
         fx_pool_run(j->ctx->pool, quantize_rows, &p, n, 1);
         if (p.bad)
-            return fx_fail(err, FORNAX_EFORMAT, "%s: tensor %.*s: expected finite values within the range of %s, found "
-                           "others", fx_weights_path(j->w), FX_STR_ARG(t->name), fx_dtype_name(to));
+            return fx_fail(err, FORNAX_EFORMAT, "%s: tensor %s: expected finite values within the range of %s, found "
+                           "others", fx_weights_path(j->w), FX_SHOW(t->name), fx_dtype_name(to));
         FX_TRY(fx_file_writer_put(j->out, fx_str_n(j->blocks.p, (size_t)n * p.dst_bytes), err));
         FX_TRY(report(j, (uint64_t)n * p.src_bytes, err));
     }

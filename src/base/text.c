@@ -118,6 +118,26 @@ size_t fx_utf8_open_tail(fx_str s)
     return 0;
 }
 
+fx_shown fx_show(fx_str s)
+{
+    fx_shown out = { "" };
+    size_t n = 0;
+
+    for (size_t i = 0, from = 0; i < s.n; from = i) {
+        uint32_t rune = fx_utf8_next(s, &i);
+
+        if (n + (i - from) > sizeof(out.z) - 4) {
+            memcpy(out.z + n, "...", 4);
+            break;
+        }
+        if (rune == FX_BAD_RUNE || rune < 0x20 || (rune >= 0x7f && rune < 0xa0))
+            out.z[n++] = '?';
+        else
+            n += fx_utf8_put(out.z + n, rune);
+    }
+    return out;
+}
+
 size_t fx_utf8_count(fx_str s)
 {
     size_t n = 0;

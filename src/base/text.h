@@ -17,6 +17,14 @@ bool fx_utf8_valid(fx_str s);
 size_t fx_utf8_open_tail(fx_str s);
 size_t fx_utf8_count(fx_str s);                      /* code points (bad ones count one) */
 
+/* A name from outside, for a sentence: control characters and what isn't UTF-8 become '?', and
+ * what is longer than 100 bytes is cut. */
+typedef struct fx_shown {
+    char z[104];
+} fx_shown;
+fx_shown fx_show(fx_str s);
+#define FX_SHOW(s) fx_show(s).z
+
 /* Whole of s must be the number, no blanks around. */
 bool fx_parse_i64(fx_str s, int64_t *out);
 bool fx_parse_u64(fx_str s, uint64_t *out);

@@ -3,20 +3,6 @@
 
 #include "format/weights_int.h"
 
-fx_weights_shown fx_weights_show(fx_str s)
-{
-    fx_weights_shown out;
-    size_t n = FX_MIN(s.n, (size_t)64), i;
-
-    for (i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-
-        out.z[i] = c < 0x20 || c >= 0x7f ? '?' : (char)c;
-    }
-    memcpy(out.z + i, s.n > n ? "..." : "", s.n > n ? 4 : 1);
-    return out;
-}
-
 /* ---- For the readers --------------------------------------------------------------- */
 
 fx_status fx_weights_map(fx_weights *w, const char *path, fx_file **out, fx_error *err)

@@ -26,16 +26,10 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "base/text.h"
 #include "tensor/dtype.h"
 
 typedef struct fx_weights fx_weights;
-
-/* A name from a file, for a sentence: at most 64 bytes, unprintable ones as '?'. */
-typedef struct fx_weights_shown {
-    char z[72];
-} fx_weights_shown;
-fx_weights_shown fx_weights_show(fx_str s);
-#define FX_SHOW(s) fx_weights_show(s).z
 
 typedef enum fx_weights_kind {
     FX_WEIGHTS_GGUF,

@@ -275,8 +275,8 @@ static fx_status put_rotation(exporter *e)
         if (fx_str_is(type, scalings[i].name))
             return scalings[i].put(e, &r);
     }
-    return fx_fail_param(e->err, FORNAX_EUNSUP, "rope_scaling", "%s: RoPE scaling \"%.*s\" can't be written as GGUF",
-                         fx_weights_path(e->w), FX_STR_ARG(type));
+    return fx_fail_param(e->err, FORNAX_EUNSUP, "rope_scaling", "%s: RoPE scaling \"%s\" can't be written as GGUF",
+                         fx_weights_path(e->w), FX_SHOW(type));
 }
 
 /* ---- The whole --------------------------------------------------------------------------------------- */

@@ -1,18 +1,6 @@
 /* fields.c - reads a JSON object by a table; see fields.h. */
 #include "server/fields.h"
 
-fx_shown fx_show(fx_str name)
-{
-    fx_shown s = { "" };
-    size_t n = FX_MIN(name.n, sizeof s.z - 4);
-
-    for (size_t i = 0; i < n; i++)
-        s.z[i] = (unsigned char)name.p[i] < 0x20 || name.p[i] == 0x7F ? '?' : name.p[i];
-    if (n < name.n)
-        memcpy(s.z + n, "...", 4);
-    return s;
-}
-
 static const char *json_type_name(const json_t *v)
 {
     static const char *const names[] = { "an object", "an array", "a string", "an integer", "a number", "true", "false", "null" };

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "base/text.h"
 
 #define FX_NO_INT INT64_MIN
 
@@ -37,11 +38,5 @@ typedef struct fx_field {
  * a few hundred bytes); NULL: unknown fields are errors. */
 fx_status fx_fields_read(const json_t *object, const fx_field *table, void *out, const char *within, fx_buf *unknown,
                          fx_error *err);
-
-/* A name that a client gave, for a sentence: control characters become '?', long ones are cut. */
-typedef struct fx_shown {
-    char z[104];
-} fx_shown;
-fx_shown fx_show(fx_str name);
 
 #endif

@@ -116,8 +116,8 @@ static fx_status dispatch(loader *l, const json_t *o, const char *where, const c
     for (; table->type; table++)
         if (fx_str_is(text_of(type), table->type))
             return table->read(l, o, where);
-    return fx_fail(l->err, FORNAX_EUNSUP, "tokenizer.json: %s of type \"%.100s\" is not supported", where,
-                   json_string_value(type));
+    return fx_fail(l->err, FORNAX_EUNSUP, "tokenizer.json: %s of type \"%s\" is not supported", where,
+                   FX_SHOW(text_of(type)));
 }
 
 /* A Sequence: each member of the list 'key' by the same table. */
@@ -1060,8 +1060,8 @@ static fx_status check_class(const json_t *config, fx_error *err)
 
     for (size_t i = 0; i < FX_COUNT(others) && name.n; i++)
         if (fx_str_starts(name, fx_str_of(others[i])))
-            return fx_fail(err, FORNAX_EUNSUP, "tokenizer_config.json: tokenizer_class %.*s with a tokenizer.model alone "
-                           "is not supported; a tokenizer.json is needed", FX_STR_ARG(name));
+            return fx_fail(err, FORNAX_EUNSUP, "tokenizer_config.json: tokenizer_class %s with a tokenizer.model alone "
+                           "is not supported; a tokenizer.json is needed", FX_SHOW(name));
     return FORNAX_OK;
 }
 
@@ -1142,7 +1142,7 @@ static fx_status spm_added_tokens(spm_loader *s, size_t *next)
         fx_added a = { .content = fx_tokenizer_keep(s->l.t, fx_str_of(key)) };
 
         if (!json_is_integer(v))
-            return fx_fail(s->l.err, FORNAX_EFORMAT, "added_tokens.json: \"%.100s\": expected an id", key);
+            return fx_fail(s->l.err, FORNAX_EFORMAT, "added_tokens.json: \"%s\": expected an id", FX_SHOW(fx_str_of(key)));
         if (!a.content.p)
             return no_room(&s->l);
         if (a.content.n && !is_added(s->l.t, a.content))

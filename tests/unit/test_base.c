@@ -502,4 +502,19 @@ TEST(clocks)
     CHECK(fx_clock_unix() > 1600000000);
 }
 
+TEST(names_from_outside_are_shown)
+{
+    char large[300];
+
+    memset(large, 'x', sizeof(large));
+    CHECK_STR(FX_SHOW(FX_STR("plain \xc3\xa9")), "plain \xc3\xa9");
+    CHECK_STR(FX_SHOW(FX_STR("a\r\n\x1b[31m\x7f\0z")), "a???[31m??z");
+    CHECK_STR(FX_SHOW(FX_STR("\xff\xe4\xb8 \xc2\x85")), "?? ?");
+    CHECK_STR(FX_SHOW(((fx_str){ NULL, 0 })), "");
+    CHECK_EQ_I64(strlen(FX_SHOW(fx_str_n(large, 100))), 100);
+    CHECK_EQ_I64(strlen(FX_SHOW(fx_str_n(large, 101))), 103);
+    memcpy(large + 99, "\xc3\xa9", 2);                    /* never half a character */
+    CHECK_STR(FX_SHOW(fx_str_n(large, 120)) + 97, "xx...");
+}
+
 FXTEST_MAIN()

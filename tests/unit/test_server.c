@@ -121,18 +121,6 @@ TEST(unknown_names)
     fx_buf_done(&names);
 }
 
-TEST(shown_names)
-{
-    char large[1000];
-
-    memset(large, 'x', sizeof large);
-    CHECK_STR(fx_show(FX_STR("plain \xc3\xa9")).z, "plain \xc3\xa9");
-    CHECK_STR(fx_show(FX_STR("a\r\n\x1b[31m\x7f\0z")).z, "a???[31m??z");
-    CHECK_EQ_I64(strlen(fx_show(fx_str_n(large, sizeof large)).z), 103);
-    CHECK_STR(fx_show(fx_str_n(large, sizeof large)).z + 100, "...");
-    CHECK_STR(fx_show((fx_str){ NULL, 0 }).z, "");
-}
-
 /* ---- Jobs ---- */
 
 typedef struct counted {
