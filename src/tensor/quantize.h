@@ -1,8 +1,7 @@
 /* quantize.h - rows of f32 become blocks (blocks.h): the inverse of fx_dequantize_row.
  *
- * Q4_0 to Q8_0 round as GGML's reference quantizers do, bit for bit.  The K types and IQ4_NL
- * have no canonical rounding: scales are searched for the least sum of squared errors
- * (quantize_k.c).  A block's bytes depend on its values only. */
+ * All round as llama.cpp's quantizer does without an importance matrix: Q4_0 to Q8_0 by a fixed rule, the K types
+ * and IQ4_NL by its search for scales (quantize_k.c).  A block's bytes depend on its values only. */
 #ifndef FX_QUANTIZE_H
 #define FX_QUANTIZE_H
 

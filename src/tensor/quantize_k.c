@@ -1,44 +1,55 @@
-/* quantize_k.c - K blocks and IQ4_NL by a search for scales.
+/* quantize_k.c - K blocks and IQ4_NL, whose scales are searched for.
  *
- * For given codes the best scale (and minimum) is a linear least-squares problem, and for
- * given scales the best codes are the nearest ones; neither step alone finds both.  So:
+ * For given codes the best scale (and minimum) is a linear least-squares problem, and for given
+ * scales the best codes are the nearest ones.  So: each sub-block alone tries some twenty scales around the
+ * obvious one, each refitted to its codes, and keeps the one of least error; then its scale is rounded to a small integer
+ * times d, such that the largest of the block gets the largest integer; and the codes are taken anew.
  *
- *   1. each sub-block alone: codes for some twenty trial scales around the obvious one,
- *      each refitted; the best is improved by alternating the two steps
- *   2. d (and dmin): such that the largest scale (minimum) gets the largest small integer
- *   3. each sub-block's small integers, the rounded ones and their neighbours, by error;
- *      then d and dmin refitted over the whole block; twice, as long as the error falls
+ * Values count by a weight that grows with their size, as llama.cpp's quantizer does when it has no importance
+ * matrix; so does what it tries, in the same order, so that the same model comes out:
  *
- * The error is the plain sum of squares.  Four lanes of f32 in a fixed order, so that the
- * bytes are the same everywhere. */
+ *     type        codes       error                       weight
+ *     Q2_K        s*q - m     absolute                    |x|
+ *     Q4_K Q5_K   s*q - m     squared                     |x| + root of the mean square of the sub-block
+ *     Q3_K Q6_K   s*q         squared                     x^2
+ *     IQ4_NL      s*table[q]  squared                     x^2
+ *
+ * Plain f32 in a fixed order: the bytes are the same everywhere. */
 #include <math.h>
 
 #include "tensor/blocks.h"
 #include "tensor/quantize.h"
 
-typedef float v4 FX_VECTOR(16);
-typedef int32_t v4i FX_VECTOR(16);
+#define NOTHING 1e-15f                   /* blocks of values below this are zeros */
 
-static FX_ALWAYS_INLINE v4 load4(const float *p)
+/* Nearest integer, ties to even, of what is far below 2^22. */
+static int nearest(float v)
 {
-    v4 v;
+    float r = v + 0x1.8p23f;
 
-    memcpy(&v, p, sizeof(v));
-    return v;
+    return (int)(fx_f32_bits(r) & 0x7fffffu) - 0x400000;
 }
 
-static FX_ALWAYS_INLINE v4 splat(float x) { return (v4){ x, x, x, x }; }
-static FX_ALWAYS_INLINE v4 select4(v4i m, v4 yes, v4 no) { return (v4)((m & (v4i)yes) | (~m & (v4i)no)); }
-static FX_ALWAYS_INLINE double sum4(v4 v) { return ((double)v[0] + v[1]) + ((double)v[2] + v[3]); }
+static int within(int q, int lo, int hi) { return q < lo ? lo : q > hi ? hi : q; }
 
-/* Nearest integer (ties to even) within [lo, hi], integers themselves. */
-static FX_ALWAYS_INLINE v4 code4(v4 v, float lo, float hi)
+static bool put_f16(uint16_t *out, float x)
 {
-    const v4 big = splat(0x1.8p23f);
+    *out = fx_f32_to_f16(x);
+    return (*out & 0x7c00) != 0x7c00;
+}
 
-    v = select4(v < splat(lo), splat(lo), v);
-    v = select4(v > splat(hi), splat(hi), v);
-    return (v + big) - big;
+/* The first value of largest magnitude; 0: all are below NOTHING. */
+static float extreme(const float *x, int n)
+{
+    float most = 0, v = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (fabsf(x[i]) > most) {
+            most = fabsf(x[i]);
+            v = x[i];
+        }
+    }
+    return most < NOTHING ? 0 : v;
 }
 
 /* ---- x = s*q - m, q in [0, top], s and m not negative ----------------------------------------- */
@@ -47,218 +58,149 @@ typedef struct affine {
     float s, m;
 } affine;
 
+typedef struct affine_kind {
+    int n, top;                          /* values of a sub-block */
+    int most;                            /* the small integers of s and m are at most this */
+    float first;                         /* trial scales: (top + first + 0.1 t) codes over the range, t in [0, tries] */
+    int tries;
+    bool absolute;                       /* errors aren't squared */
+} affine_kind;
+
+static const affine_kind q2_k = { 16, 3, 15, -0.5f, 15, true };
+static const affine_kind q4_k = { 32, 15, 63, -1.0f, 20, false };
+static const affine_kind q5_k = { 32, 31, 63, -0.5f, 15, false };
+
+static void affine_weights(const affine_kind *k, const float *x, float *w)
+{
+    float sum = 0, base = 0;
+
+    for (int i = 0; i < k->n; i++)
+        sum += x[i] * x[i];
+    if (!k->absolute)
+        base = sqrtf(sum / (float)k->n);
+    for (int i = 0; i < k->n; i++)
+        w[i] = base + fabsf(x[i]);
+}
+
+static float affine_error(const affine_kind *k, const float *x, const float *w, const int *q, float s, float low)
+{
+    float sum = 0;
+
+    for (int i = 0; i < k->n; i++) {
+        float d = s * (float)q[i] + low - x[i];
+
+        sum += w[i] * (k->absolute ? fabsf(d) : d * d);
+    }
+    return sum;
+}
+
 typedef struct sums {
-    double x, xx, q, qq, xq;
+    float w, x, q, qq, xq;               /* weighted */
 } sums;
 
-/* Sums over n values with q = nearest (x + shift) * inv. */
-static FX_ALWAYS_INLINE sums affine_sums(const float *x, int n, float shift, float inv, float top)
+/* Codes of x at 'inv' codes a unit above 'low', and what a refit needs. */
+static void affine_codes(const affine_kind *k, const float *x, const float *w, float low, float inv, int *q, sums *a)
 {
-    v4 sx = splat(0), sxx = sx, sq = sx, sqq = sx, sxq = sx;
+    a->q = a->qq = a->xq = 0;
+    for (int i = 0; i < k->n; i++) {
+        float c;
 
-    for (int i = 0; i < n; i += 4) {
-        v4 v = load4(x + i), q = code4((v + splat(shift)) * splat(inv), 0, top);
-
-        sx += v;
-        sxx += v * v;
-        sq += q;
-        sqq += q * q;
-        sxq += v * q;
+        q[i] = within(nearest(inv * (x[i] - low)), 0, k->top);
+        c = (float)q[i];
+        a->q += w[i] * c;
+        a->qq += w[i] * c * c;
+        a->xq += w[i] * c * x[i];
     }
-    return (sums){ sum4(sx), sum4(sxx), sum4(sq), sum4(sqq), sum4(sxq) };
 }
 
-static double affine_error(const sums *a, int n, double s, double m)
+/* The best scale and lowest value, which isn't above 0, for codes; false: they are all alike. */
+static bool affine_refit(const sums *a, float *s, float *low)
 {
-    return a->xx + s * s * a->qq + n * m * m - 2 * s * a->xq + 2 * m * a->x - 2 * s * m * a->q;
+    float det = a->w * a->qq - a->q * a->q;
+
+    if (!(det > 0))
+        return false;
+    *s = (a->w * a->xq - a->x * a->q) / det;
+    *low = (a->qq * a->x - a->q * a->xq) / det;
+    if (*low > 0) {
+        *low = 0;
+        *s = a->xq / a->qq;
+    }
+    return true;
 }
 
-/* The best s and m for the codes of a. */
-static affine affine_refit(const sums *a, int n)
+/* Later trials begin at the best lowest value so far. */
+static affine affine_fit(const affine_kind *k, const float *x)
 {
-    double det = n * a->qq - a->q * a->q, s = 0, m = 0;
+    float w[32], lo = x[0], hi = x[0], s, low, error;
+    sums a = { 0 };
+    int q[32];
 
-    if (det > 0) {
-        s = (n * a->xq - a->x * a->q) / det;
-        m = (s * a->q - a->x) / n;
-    }
-    if (!(det > 0) || m < 0) {
-        m = 0;
-        s = a->qq > 0 ? a->xq / a->qq : 0;
-    }
-    return s > 0 ? (affine){ (float)s, (float)m } : (affine){ 0, 0 };
-}
-
-static double nearest_error(const float *x, int n, affine a, float top)
-{
-    float inv = a.s > 0 ? 1 / a.s : 0;
-    v4 e = splat(0);
-
-    if (!(inv < INFINITY))
-        inv = 0;
-    for (int i = 0; i < n; i += 4) {
-        v4 v = load4(x + i) + splat(a.m), q = code4(v * splat(inv), 0, top), d = v - q * splat(a.s);
-
-        e += d * d;
-    }
-    return sum4(e);
-}
-
-static affine affine_fit(const float *x, int n, int top)
-{
-    float lo = 0, hi = 0;
-    affine best = { 0, 0 };
-    double best_error;
-
-    for (int i = 0; i < n; i++) {
+    affine_weights(k, x, w);
+    for (int i = 0; i < k->n; i++) {
         lo = x[i] < lo ? x[i] : lo;
-        hi = i == 0 || x[i] > hi ? x[i] : hi;
+        hi = x[i] > hi ? x[i] : hi;
+        a.w += w[i];
+        a.x += w[i] * x[i];
     }
-    if (!(hi - lo >= 0x1p-100f))                         /* all alike, and not above 0 */
+    lo = lo > 0 ? 0 : lo;
+    if (!(hi - lo >= 0x1p-100f))
         return (affine){ 0, -lo };
-    best = (affine){ (hi - lo) / (float)top, -lo };
-    best_error = nearest_error(x, n, best, (float)top);
-    for (int t = -10; t <= 10; t++) {
-        float inv = ((float)top + 0.1f * (float)t) / (hi - lo);
-        sums a = affine_sums(x, n, -lo, inv, (float)top);
-        affine f = affine_refit(&a, n);
-        double e = affine_error(&a, n, f.s, f.m);
+    low = lo;
+    s = 1 / ((float)k->top / (hi - lo));
+    affine_codes(k, x, w, lo, (float)k->top / (hi - lo), q, &a);
+    error = affine_error(k, x, w, q, s, low);
+    for (int t = 0; t <= k->tries; t++) {
+        float e, trial_s, trial_low;
 
-        if (f.s > 0 && e < best_error) {
-            best = f;
-            best_error = e;
+        affine_codes(k, x, w, low, (k->first + 0.1f * (float)t + (float)k->top) / (hi - low), q, &a);
+        if (!affine_refit(&a, &trial_s, &trial_low))
+            continue;
+        e = affine_error(k, x, w, q, trial_s, trial_low);
+        if (e < error) {
+            error = e;
+            s = trial_s;
+            low = trial_low;
         }
     }
-    for (int t = 0; t < 3; t++) {
-        sums a = affine_sums(x, n, best.m, 1 / best.s, (float)top);
-        affine f = affine_refit(&a, n);
-
-        if (!(f.s > 0) || !(affine_error(&a, n, f.s, f.m) < best_error))
-            break;
-        best = f;
-        best_error = affine_error(&a, n, f.s, f.m);
-    }
-    return best;
+    return (affine){ s, -low };
 }
 
-/* A block of 256 whose sub-blocks of 'sub' have small integers sc and mn up to 'most'. */
+/* A block of 256: small integers of each sub-block, codes. */
 typedef struct affine_block {
-    int sub, top, most;
-    float d, dmin;                       /* rounded to f16 */
+    uint16_t d, dmin;                    /* f16 */
     uint8_t sc[16], mn[16];
     uint8_t q[256];
 } affine_block;
 
-static float as_f16(double x)
-{
-    return fx_f16_to_f32(fx_f32_to_f16((float)x));
-}
+static uint8_t small(float v, int most) { return (uint8_t)within(nearest(v), 0, most); }
 
-static uint8_t small(float v, int most)
-{
-    return (uint8_t)(v >= (float)most ? most : v > 0 ? (int)(v + 0.5f) : 0);
-}
-
-/* The best of sc and mn and their neighbours; the error then. */
-static double choose_small(const float *x, const affine_block *b, uint8_t *sc, uint8_t *mn)
-{
-    double best = INFINITY;
-    int sc0 = *sc, mn0 = *mn;
-
-    for (int s = FX_MAX(sc0 - 1, 0); s <= FX_MIN(sc0 + 1, b->most); s++)
-        for (int m = FX_MAX(mn0 - 1, 0); m <= FX_MIN(mn0 + 1, b->most); m++) {
-            double e = nearest_error(x, b->sub, (affine){ b->d * (float)s, b->dmin * (float)m }, (float)b->top);
-
-            if (e < best) {
-                best = e;
-                *sc = (uint8_t)s;
-                *mn = (uint8_t)m;
-            }
-        }
-    return best;
-}
-
-/* d and dmin refitted for the codes at hand. */
-static void refit_super(const float *x, affine_block *b)
-{
-    double ss = 0, sm = 0, mm = 0, xs = 0, xm = 0, det;
-
-    for (int j = 0; j < 256 / b->sub; j++) {
-        double sc = b->sc[j], mn = b->mn[j];
-        float step = b->d * (float)b->sc[j];
-        sums a = affine_sums(x + j * b->sub, b->sub, b->dmin * (float)b->mn[j], step > 0 ? 1 / step : 0, (float)b->top);
-
-        ss += sc * sc * a.qq;
-        sm += sc * mn * a.q;
-        mm += mn * mn * b->sub;
-        xs += sc * a.xq;
-        xm += mn * a.x;
-    }
-    det = ss * mm - sm * sm;
-    if (det > 0) {
-        b->d = as_f16((xs * mm - xm * sm) / det);
-        b->dmin = as_f16((xs * sm - xm * ss) / det);
-    } else if (ss > 0) {
-        b->d = as_f16((xs + b->dmin * sm) / ss);
-    }
-}
-
-static double choose_all(const float *x, affine_block *b)
-{
-    double e = 0;
-
-    for (int j = 0; j < 256 / b->sub; j++)
-        e += choose_small(x + j * b->sub, b, &b->sc[j], &b->mn[j]);
-    return e;
-}
-
-static void affine_codes(const float *x, affine_block *b)
-{
-    for (int i = 0; i < 256; i += 4) {
-        float step = b->d * (float)b->sc[i / b->sub], inv = step > 0 ? 1 / step : 0;
-        v4 q = code4((load4(x + i) + splat(b->dmin * (float)b->mn[i / b->sub])) * splat(inv < INFINITY ? inv : 0), 0,
-                     (float)b->top);
-
-        for (int l = 0; l < 4; l++)
-            b->q[i + l] = (uint8_t)q[l];
-    }
-}
-
-static bool affine_search(const float *x, affine_block *b)
+static bool affine_search(const affine_kind *k, const float *x, affine_block *b)
 {
     affine fit[16];
     float s = 0, m = 0;
-    affine_block next;
-    double error;
+    int n = 256 / k->n;
 
-    for (int j = 0; j < 256 / b->sub; j++) {
-        fit[j] = affine_fit(x + j * b->sub, b->sub, b->top);
+    for (int j = 0; j < n; j++) {
+        fit[j] = affine_fit(k, x + j * k->n);
         s = fit[j].s > s ? fit[j].s : s;
         m = fit[j].m > m ? fit[j].m : m;
     }
-    b->d = as_f16(s / (float)b->most);
-    b->dmin = as_f16(m / (float)b->most);
-    if (!(b->d < INFINITY) || !(b->dmin < INFINITY))
+    if (!put_f16(&b->d, s / (float)k->most) || !put_f16(&b->dmin, m / (float)k->most))
         return false;
-    for (int j = 0; j < 256 / b->sub; j++) {
-        b->sc[j] = b->d > 0 ? small(fit[j].s / b->d, b->most) : 0;
-        b->mn[j] = b->dmin > 0 ? small(fit[j].m / b->dmin, b->most) : 0;
-    }
-    error = choose_all(x, b);
-    for (int t = 0; t < 2; t++) {
-        double e;
+    for (int j = 0; j < n; j++) {
+        float step, low;
 
-        next = *b;
-        refit_super(x, &next);
-        if (!(next.d >= 0 && next.d < INFINITY && next.dmin >= 0 && next.dmin < INFINITY))
-            break;
-        e = choose_all(x, &next);
-        if (!(e < error))
-            break;
-        *b = next;
-        error = e;
+        b->sc[j] = s > 0 ? small((float)k->most / s * fit[j].s, k->most) : 0;
+        b->mn[j] = m > 0 ? small((float)k->most / m * fit[j].m, k->most) : 0;
+        step = fx_f16_to_f32(b->d) * (float)b->sc[j];
+        low = fx_f16_to_f32(b->dmin) * (float)b->mn[j];
+        for (int i = j * k->n; i < (j + 1) * k->n; i++) {
+            float v = step > 0 ? (x[i] + low) / step : 0;
+
+            b->q[i] = (uint8_t)(v >= (float)k->top ? k->top : v > 0 ? nearest(v) : 0);
+        }
     }
-    affine_codes(x, b);
     return true;
 }
 
@@ -292,28 +234,28 @@ static void put_nibbles(const uint8_t q[256], uint8_t qs[128])
 
 bool fx_quantize_q2_k(const float *x, void *dst)
 {
-    affine_block b = { .sub = 16, .top = 3, .most = 15 };
     fx_block_q2_k *o = dst;
+    affine_block b;
 
-    if (!affine_search(x, &b))
+    if (!affine_search(&q2_k, x, &b))
         return false;
     for (int j = 0; j < 16; j++)
         o->scales[j] = (uint8_t)(b.sc[j] | b.mn[j] << 4);
     put_pairs(b.q, o->qs);
-    o->d = fx_f32_to_f16(b.d);
-    o->dmin = fx_f32_to_f16(b.dmin);
+    o->d = b.d;
+    o->dmin = b.dmin;
     return true;
 }
 
 bool fx_quantize_q4_k(const float *x, void *dst)
 {
-    affine_block b = { .sub = 32, .top = 15, .most = 63 };
     fx_block_q4_k *o = dst;
+    affine_block b;
 
-    if (!affine_search(x, &b))
+    if (!affine_search(&q4_k, x, &b))
         return false;
-    o->d = fx_f32_to_f16(b.d);
-    o->dmin = fx_f32_to_f16(b.dmin);
+    o->d = b.d;
+    o->dmin = b.dmin;
     put_k4_scales(&b, o->scales);
     put_nibbles(b.q, o->qs);
     return true;
@@ -321,13 +263,13 @@ bool fx_quantize_q4_k(const float *x, void *dst)
 
 bool fx_quantize_q5_k(const float *x, void *dst)
 {
-    affine_block b = { .sub = 32, .top = 31, .most = 63 };
     fx_block_q5_k *o = dst;
+    affine_block b;
 
-    if (!affine_search(x, &b))
+    if (!affine_search(&q5_k, x, &b))
         return false;
-    o->d = fx_f32_to_f16(b.d);
-    o->dmin = fx_f32_to_f16(b.dmin);
+    o->d = b.d;
+    o->dmin = b.dmin;
     put_k4_scales(&b, o->scales);
     put_nibbles(b.q, o->qs);
     memset(o->qh, 0, sizeof(o->qh));
@@ -336,145 +278,118 @@ bool fx_quantize_q5_k(const float *x, void *dst)
     return true;
 }
 
-/* ---- x = s*q, q in [-levels/2, levels/2 - 1], s of either sign -------------------------------- */
+/* ---- x = s*q, q in [-half, half - 1], s of either sign --------------------------------------------- */
 
-/* Sums with q = nearest x * inv. */
-static FX_ALWAYS_INLINE sums signed_sums(const float *x, int n, float inv, float lo, float hi)
+/* How well codes fit: for a scale refitted to them the weighted error falls by xq^2 / qq. */
+typedef struct gain {
+    float xq, qq;
+} gain;
+
+static gain signed_codes(const float *x, float inv, int half, int q[16])
 {
-    v4 sqq = splat(0), sxq = sqq, sxx = sqq;
+    gain g = { 0, 0 };
 
-    for (int i = 0; i < n; i += 4) {
-        v4 v = load4(x + i), q = code4(v * splat(inv), lo, hi);
+    for (int i = 0; i < 16; i++) {
+        float w = x[i] * x[i], c;
 
-        sxx += v * v;
-        sqq += q * q;
-        sxq += v * q;
+        q[i] = within(nearest(inv * x[i]), -half, half - 1);
+        c = (float)q[i];
+        g.xq += w * x[i] * c;
+        g.qq += w * c * c;
     }
-    return (sums){ 0, sum4(sxx), 0, sum4(sqq), sum4(sxq) };
+    return g;
 }
 
-static float extreme(const float *x, int n)
+/* Q6_K: the best of trial scales at which the extreme value gets about the lowest code. */
+static float tried_scale(const float *x, int half)
 {
-    float v = 0;
+    float v = extreme(x, 16), s, best;
+    int q[16];
+    gain g;
 
-    for (int i = 0; i < n; i++)
-        v = fabsf(x[i]) > fabsf(v) ? x[i] : v;
-    return v;
-}
-
-static float signed_fit(const float *x, int n, int half)
-{
-    float v = extreme(x, n), lo = (float)-half, hi = (float)(half - 1), best = 0;
-    double gain = 0;
-
-    if (!(fabsf(v) >= 0x1p-100f))
+    if (v == 0)
         return 0;
-    for (int t = -9; t <= 9; t++)
-        for (int side = 0; side < 2; side++) {       /* v at the lowest code, or at the highest */
-            sums a = signed_sums(x, n, ((side ? hi : lo) + 0.1f * (float)t) / v, lo, hi);
+    g = signed_codes(x, (float)-half / v, half, q);
+    s = g.qq > 0 ? g.xq / g.qq : 0;
+    best = s * g.xq;
+    for (int t = -9; t <= 9; t++) {
+        if (t == 0)
+            continue;
+        g = signed_codes(x, -((float)half + 0.1f * (float)t) / v, half, q);
+        if (g.qq > 0 && g.xq * g.xq > best * g.qq) {
+            s = g.xq / g.qq;
+            best = s * g.xq;
+        }
+    }
+    return s;
+}
 
-            if (a.qq > 0 && a.xq * a.xq > gain * a.qq) {
-                gain = a.xq * a.xq / a.qq;
-                best = (float)(a.xq / a.qq);
+/* Q3_K: codes are changed one at a time, as long as one is better at the scale that the others want. */
+static float improved_scale(const float *x, int half)
+{
+    float v = extreme(x, 16);
+    int q[16];
+    gain g;
+
+    if (v == 0)
+        return 0;
+    g = signed_codes(x, (float)-half / v, half, q);
+    for (int t = 0, changes = 1; t < 5 && changes; t++) {
+        changes = 0;
+        for (int i = 0; i < 16; i++) {
+            float w = x[i] * x[i], c = (float)q[i];
+            gain rest = { g.xq - w * x[i] * c, g.qq - w * c * c };
+            int to;
+
+            if (!(rest.xq > 0))
+                continue;
+            to = within(nearest(fminf(fmaxf(x[i] * rest.qq / rest.xq, -1e6f), 1e6f)), -half, half - 1);
+            if (to == q[i])
+                continue;
+            rest.xq += w * x[i] * (float)to;
+            rest.qq += w * (float)to * (float)to;
+            if (rest.qq > 0 && rest.xq * rest.xq * g.qq > g.xq * g.xq * rest.qq) {
+                g = rest;
+                q[i] = to;
+                changes++;
             }
         }
-    return best;
+    }
+    return g.qq > 0 ? g.xq / g.qq : 0;
 }
 
 typedef struct signed_block {
     int half, most;                      /* codes below 0; sc is in [-most, most - 1] */
-    float d;
+    uint16_t d;                          /* f16 */
     int8_t sc[16], q[256];
 } signed_block;
 
-static float safe_inverse(float step)
+/* The code of v, a quotient that may be anything. */
+static int8_t signed_code(float v, int half)
 {
-    return fabsf(step) >= 0x1p-126f ? 1 / step : 0;
+    return (int8_t)(v <= (float)-half ? -half : v >= (float)(half - 1) ? half - 1 : nearest(v));
 }
 
-static double signed_error(const float *x, float step, int half)
+static bool signed_search(const float *x, float (*scale_of)(const float *x, int half), signed_block *b)
 {
-    sums a = signed_sums(x, 16, safe_inverse(step), (float)-half, (float)(half - 1));
-
-    return a.xx - 2 * (double)step * a.xq + (double)step * step * a.qq;
-}
-
-static double choose_signed(const float *x, signed_block *b)
-{
-    double all = 0;
+    float fit[16], most, inv;
 
     for (int j = 0; j < 16; j++) {
-        double best = INFINITY;
-        int sc0 = b->sc[j];
-
-        for (int s = FX_MAX(sc0 - 1, -b->most); s <= FX_MIN(sc0 + 1, b->most - 1); s++) {
-            double e = signed_error(x + 16 * j, b->d * (float)s, b->half);
-
-            if (e < best) {
-                best = e;
-                b->sc[j] = (int8_t)s;
-            }
-        }
-        all += best;
+        fit[j] = scale_of(x + 16 * j, b->half);
+        if (!isfinite(fit[j]))
+            return false;
     }
-    return all;
-}
-
-static void refit_signed(const float *x, signed_block *b)
-{
-    double ss = 0, xs = 0;
-
-    for (int j = 0; j < 16; j++) {
-        double sc = b->sc[j];
-        sums a = signed_sums(x + 16 * j, 16, safe_inverse(b->d * (float)b->sc[j]), (float)-b->half, (float)(b->half - 1));
-
-        ss += sc * sc * a.qq;
-        xs += sc * a.xq;
-    }
-    if (ss > 0)
-        b->d = as_f16(xs / ss);
-}
-
-static int within(float v, int lo, int hi)
-{
-    float r = roundf(v);
-
-    return r <= (float)lo ? lo : r >= (float)hi ? hi : (int)r;
-}
-
-static bool signed_search(const float *x, signed_block *b)
-{
-    float fit[16], inv;
-    double error;
-
-    for (int j = 0; j < 16; j++)
-        fit[j] = signed_fit(x + 16 * j, 16, b->half);
-    b->d = as_f16(extreme(fit, 16) / (float)-b->most);
-    if (!isfinite(b->d))
+    most = extreme(fit, 16);
+    inv = most != 0 ? (float)-b->most / most : 0;
+    if (!put_f16(&b->d, inv != 0 && fabsf(inv) < INFINITY ? 1 / inv : 0))
         return false;
-    inv = safe_inverse(b->d);
-    for (int j = 0; j < 16; j++)
-        b->sc[j] = (int8_t)within(fit[j] * inv, -b->most, b->most - 1);
-    error = choose_signed(x, b);
-    for (int t = 0; t < 2; t++) {
-        signed_block next = *b;
-        double e;
+    for (int j = 0; j < 16; j++) {
+        float step;
 
-        refit_signed(x, &next);
-        if (!isfinite(next.d))
-            break;
-        e = choose_signed(x, &next);
-        if (!(e < error))
-            break;
-        *b = next;
-        error = e;
-    }
-    for (int i = 0; i < 256; i += 4) {
-        v4 q = code4(load4(x + i) * splat(safe_inverse(b->d * (float)b->sc[i / 16])), (float)-b->half,
-                     (float)(b->half - 1));
-
-        for (int l = 0; l < 4; l++)
-            b->q[i + l] = (int8_t)q[l];
+        b->sc[j] = (int8_t)(most != 0 && fabsf(inv) < INFINITY ? within(nearest(inv * fit[j]), -b->most, b->most - 1) : 0);
+        step = fx_f16_to_f32(b->d) * (float)b->sc[j];
+        for (int i = 16 * j; i < 16 * j + 16; i++)
+            b->q[i] = step != 0 ? signed_code(x[i] / step, b->half) : 0;
     }
     return true;
 }
@@ -485,7 +400,7 @@ bool fx_quantize_q3_k(const float *x, void *dst)
     fx_block_q3_k *o = dst;
     uint8_t q[256];
 
-    if (!signed_search(x, &b))
+    if (!signed_search(x, improved_scale, &b))
         return false;
     memset(o->hmask, 0, sizeof(o->hmask));
     memset(o->scales, 0, sizeof(o->scales));
@@ -500,7 +415,7 @@ bool fx_quantize_q3_k(const float *x, void *dst)
         o->scales[j % 8] |= (uint8_t)((sc & 15) << j / 8 * 4);
         o->scales[8 + j % 4] |= (uint8_t)((sc >> 4) << j / 4 * 2);
     }
-    o->d = fx_f32_to_f16(b.d);
+    o->d = b.d;
     return true;
 }
 
@@ -509,7 +424,7 @@ bool fx_quantize_q6_k(const float *x, void *dst)
     signed_block b = { .half = 32, .most = 128 };
     fx_block_q6_k *o = dst;
 
-    if (!signed_search(x, &b))
+    if (!signed_search(x, tried_scale, &b))
         return false;
     memset(o->ql, 0, sizeof(o->ql));
     memset(o->qh, 0, sizeof(o->qh));
@@ -520,66 +435,74 @@ bool fx_quantize_q6_k(const float *x, void *dst)
         o->qh[half * 32 + l] |= (uint8_t)((q >> 4) << part * 2);
     }
     memcpy(o->scales, b.sc, 16);
-    o->d = fx_f32_to_f16(b.d);
+    o->d = b.d;
     return true;
 }
 
 /* ---- IQ4_NL: x = d * table[q] ------------------------------------------------------------------- */
 
-/* The table's value nearest to each lane. */
-static FX_ALWAYS_INLINE v4 nearest_value(v4 v)
+/* The value of the table nearest to v, the larger one of two; its place. */
+static int nearest_place(float v)
 {
-    v4 r = splat(fx_iq4_values[0]);
+    int lo = 0, hi = 15;
 
-    for (int i = 1; i < 16; i++) {
-        float edge = 0.5f * (float)(fx_iq4_values[i - 1] + fx_iq4_values[i]);
+    if (v <= (float)fx_iq4_values[0])
+        return 0;
+    if (v >= (float)fx_iq4_values[15])
+        return 15;
+    while (hi - lo > 1) {
+        int mid = (lo + hi) / 2;
 
-        r = select4(v > splat(edge), splat(fx_iq4_values[i]), r);
+        if (v < (float)fx_iq4_values[mid])
+            hi = mid;
+        else
+            lo = mid;
     }
-    return r;
+    return v - (float)fx_iq4_values[lo] < (float)fx_iq4_values[hi] - v ? lo : hi;
 }
 
-static sums table_sums(const float *x, float inv)
+static gain table_gain(const float *x, float inv)
 {
-    v4 sqq = splat(0), sxq = sqq;
+    gain g = { 0, 0 };
 
-    for (int i = 0; i < 32; i += 4) {
-        v4 v = load4(x + i), q = nearest_value(v * splat(inv));
+    for (int i = 0; i < 32; i++) {
+        float w = x[i] * x[i], c = (float)fx_iq4_values[nearest_place(inv * x[i])];
 
-        sqq += q * q;
-        sxq += v * q;
+        g.xq += w * c * x[i];
+        g.qq += w * c * c;
     }
-    return (sums){ 0, 0, 0, sum4(sqq), sum4(sxq) };
+    return g;
+}
+
+static float table_scale(const float *x)
+{
+    float v = extreme(x, 32), first = (float)fx_iq4_values[0], s, best;
+    gain g;
+
+    if (v == 0)
+        return 0;
+    g = table_gain(x, -first / v);               /* at the lowest value's mirror image */
+    s = g.qq > 0 ? g.xq / g.qq : 0;
+    best = s * g.xq;
+    for (int t = -7; t <= 7; t++) {
+        g = table_gain(x, ((float)t + first) / v);
+        if (g.qq > 0 && g.xq * g.xq > best * g.qq) {
+            s = g.xq / g.qq;
+            best = s * g.xq;
+        }
+    }
+    return s;
 }
 
 bool fx_quantize_iq4_nl(const float *x, void *dst)
 {
     fx_block_iq4_nl *o = dst;
-    float v = extreme(x, 32), d = 0, inv;
-    double gain = 0;
+    float s = table_scale(x), inv = fabsf(s) >= 0x1p-126f ? 1 / s : 0;
 
-    for (int t = -7; t <= 7 && fabsf(v) >= 0x1p-100f; t++)
-        for (int side = 0; side < 2; side++) {
-            sums a = table_sums(x, ((float)fx_iq4_values[side ? 15 : 0] + (float)t) / v);
-
-            if (a.qq > 0 && a.xq * a.xq > gain * a.qq) {
-                gain = a.xq * a.xq / a.qq;
-                d = (float)(a.xq / a.qq);
-            }
-        }
-    d = as_f16(d);
-    if (!isfinite(d))
+    if (!put_f16(&o->d, s))
         return false;
-    inv = safe_inverse(d);
     memset(o->qs, 0, sizeof(o->qs));
-    for (int i = 0; i < 32; i++) {
-        float q = nearest_value(splat(x[i] * inv))[0];
-        int k = 0;
-
-        while ((float)fx_iq4_values[k] < q)
-            k++;
-        o->qs[i % 16] |= (uint8_t)(k << i / 16 * 4);
-    }
-    o->d = fx_f32_to_f16(d);
+    for (int i = 0; i < 32; i++)
+        o->qs[i % 16] |= (uint8_t)(nearest_place(inv * x[i]) << i / 16 * 4);
     return true;
 }
