@@ -232,6 +232,12 @@ bool fx_b_has_experts(const fx_build *b, int64_t layer)
            !(b->p->layer_flags && b->p->layer_flags[layer] & FX_LAYER_DENSE);
 }
 
+/* A hub folder's has a name of its own, a GGUF's the ending of biases. */
+static fx_value *choice_bias(fx_build *b, int64_t layer)
+{
+    return b->p->moe.choice_bias ? fx_w1(b, layer, fx_is_gguf(b) ? "exp_probs_b.bias" : "exp_probs_b", b->p->moe.experts) : NULL;
+}
+
 fx_value *fx_b_moe(fx_build *b, int64_t layer, fx_value *x)
 {
     const fx_moe_params *moe = &b->p->moe;
@@ -244,6 +250,6 @@ fx_value *fx_b_moe(fx_build *b, int64_t layer, fx_value *x)
     find_experts(b, layer, &e);
     if (b->nn.m->failed)
         return NULL;
-    y = fx_nn_experts(&b->nn, &e, x, fx_nn_route_experts(&b->nn, &route, logits, NULL));
+    y = fx_nn_experts(&b->nn, &e, x, fx_nn_route_experts(&b->nn, &route, logits, choice_bias(b, layer)));
     return moe->shared_ffn ? fx_nn_add(&b->nn, "ffn_shared", y, shared_expert(b, layer, x)) : y;
 }

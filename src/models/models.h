@@ -67,6 +67,7 @@ typedef struct fx_moe_params {
     bool bias;                   /* of experts and router */
     bool turned;                 /* a hub folder's tensors of both gate and up are [in, out], alternating */
     bool shared_gate;
+    bool choice_bias;            /* the file has a vector that counts for the choice only */
     double scale;                /* of the weights */
     double alpha, limit;         /* of the clamped activation; alpha 0: the model's activation */
 } fx_moe_params;

@@ -58,6 +58,7 @@ static const name_row rows[] = {
     { "attn_kv_b", { "blk.%d.attn_kv_b", "model.layers.%d.self_attn.kv_b_proj", NULL } },
     { "attn_k_b", { "blk.%d.attn_k_b", NULL, NULL } },
     { "attn_v_b", { "blk.%d.attn_v_b", NULL, NULL } },
+    { "exp_probs_b", { "blk.%d.exp_probs_b", NULL, NULL } },
     { "ffn_gate_inp", { "blk.%d.ffn_gate_inp", "model.layers.%d.mlp.gate", NULL } },
     { "ffn_gate_inp_shexp", { "blk.%d.ffn_gate_inp_shexp", "model.layers.%d.mlp.shared_expert_gate", NULL } },
     { "ffn_gate_shexp", { "blk.%d.ffn_gate_shexp", "model.layers.%d.mlp.shared_expert.gate_proj", NULL } },

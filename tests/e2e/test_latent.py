@@ -1,5 +1,5 @@
-"""DeepSeek-V2's small checkpoint as GGUF files, with attn_kv_b and, as newer ones have it, with attn_k_b and attn_v_b,
-in f32 and rounded: logits are the folder's."""
+"""The small checkpoints of DeepSeek-V2 and V3 as GGUF files, with attn_kv_b and, as newer ones have it, with attn_k_b and
+attn_v_b, in f32 and rounded: logits are the folder's."""
 import json
 import os
 import shutil
@@ -13,29 +13,31 @@ import ggufs
 np = pytest.importorskip("numpy")
 HERE = os.path.dirname(os.path.abspath(__file__))
 FORNAX = os.environ.get("FORNAX", os.path.join(HERE, "..", "..", "build", "fornax"))
-SOURCE = os.path.join(HERE, "..", "data", "models", "deepseek_v2")
-CONFIG = json.load(open(os.path.join(SOURCE, "config.json"), encoding="utf-8"))
-HEADS, NOPE, ROT, V, RANK = (CONFIG[k] for k in ("num_attention_heads", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
-                                                 "kv_lora_rank"))
+SOURCES = {n: os.path.join(HERE, "..", "data", "models", n) for n in ("deepseek_v2", "deepseek_v3")}
+SOURCE = SOURCES["deepseek_v2"]
+CONFIGS = {n: json.load(open(os.path.join(p, "config.json"), encoding="utf-8")) for n, p in SOURCES.items()}
+HEADS, NOPE, ROT, V, RANK = 4, 16, 8, 16, 32     # of both
 IDS = "1,45,300,7,99,12,500,3"
 F32, Q8_0 = 0, 8
 
 
-def load():
-    raw = open(os.path.join(SOURCE, "model.safetensors"), "rb").read()
+def load(model):
+    raw = open(os.path.join(SOURCES[model], "model.safetensors"), "rb").read()
     n = struct.unpack("<Q", raw[:8])[0]
     out = {}
     for name, t in json.loads(raw[8:8 + n]).items():
         if name != "__metadata__":
             a, b = t["data_offsets"]
-            x = np.frombuffer(raw[8 + n + a:8 + n + b], np.uint16).astype(np.uint32) << 16
-            out[name] = x.view(np.float32).reshape(t["shape"])
+            data = raw[8 + n + a:8 + n + b]
+            x = (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32) if t["dtype"] == "BF16" \
+                else np.frombuffer(data, np.float32)
+            out[name] = x.reshape(t["shape"])
     return out
 
 
-def tensors(apart):
+def tensors(apart, model="deepseek_v2"):
     """Under GGUF's names."""
-    t, out = load(), {}
+    t, out, config = load(model), {}, CONFIGS[model]
     out["token_embd.weight"] = t["model.embed_tokens.weight"]
     out["output_norm.weight"] = t["model.norm.weight"]
     out["output.weight"] = t["lm_head.weight"]
@@ -44,14 +46,17 @@ def tensors(apart):
              "attn_kv_b": "self_attn.kv_b_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj",
              "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "ffn_gate_inp": "mlp.gate",
              "ffn_gate_shexp": "mlp.shared_experts.gate_proj", "ffn_up_shexp": "mlp.shared_experts.up_proj",
-             "ffn_down_shexp": "mlp.shared_experts.down_proj"}
-    for i in range(CONFIG["num_hidden_layers"]):
+             "ffn_down_shexp": "mlp.shared_experts.down_proj", "attn_q_a": "self_attn.q_a_proj",
+             "attn_q_a_norm": "self_attn.q_a_layernorm", "attn_q_b": "self_attn.q_b_proj"}
+    for i in range(config["num_hidden_layers"]):
         hub = f"model.layers.{i}."
         for to, name in names.items():
             if hub + name + ".weight" in t:
                 out[f"blk.{i}.{to}.weight"] = t[hub + name + ".weight"]
+        if hub + "mlp.gate.e_score_correction_bias" in t:
+            out[f"blk.{i}.exp_probs_b.bias"] = t[hub + "mlp.gate.e_score_correction_bias"]
         for part in ("gate", "up", "down"):
-            each = [t.get(f"{hub}mlp.experts.{e}.{part}_proj.weight") for e in range(CONFIG["n_routed_experts"])]
+            each = [t.get(f"{hub}mlp.experts.{e}.{part}_proj.weight") for e in range(config["n_routed_experts"])]
             if each[0] is not None:
                 out[f"blk.{i}.ffn_{part}_exps.weight"] = np.stack(each)
         if apart:
@@ -69,7 +74,8 @@ def q8_0(x):
     return b"".join(a.tobytes() + b.tobytes() for a, b in zip(d, q)), d.astype(np.float32)[:, None] * q
 
 
-def keys(apart):
+def keys(apart, model):
+    c = CONFIGS[model]
     text = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
     u32 = lambda k, v: text(k) + struct.pack("<II", 4, v)
     f32 = lambda k, v: text(k) + struct.pack("<If", 6, v)
@@ -77,26 +83,33 @@ def keys(apart):
     a = "deepseek2."
     key, value = (RANK + ROT, RANK) if apart else (NOPE + ROT, V)
     out = [text("general.architecture") + struct.pack("<I", 8) + text("deepseek2"),
-           u32(a + "embedding_length", CONFIG["hidden_size"]), u32(a + "block_count", CONFIG["num_hidden_layers"]),
+           u32(a + "embedding_length", c["hidden_size"]), u32(a + "block_count", c["num_hidden_layers"]),
            u32(a + "attention.head_count", HEADS), u32(a + "attention.head_count_kv", 1 if apart else HEADS),
            u32(a + "attention.key_length", key), u32(a + "attention.value_length", value),
            u32(a + "attention.kv_lora_rank", RANK), u32(a + "rope.dimension_count", ROT),
-           u32(a + "feed_forward_length", CONFIG["intermediate_size"]), u32(a + "context_length", 512),
-           f32(a + "attention.layer_norm_rms_epsilon", CONFIG["rms_norm_eps"]),
-           f32(a + "rope.freq_base", CONFIG["rope_theta"]), u32(a + "expert_count", CONFIG["n_routed_experts"]),
-           u32(a + "expert_used_count", CONFIG["num_experts_per_tok"]), u32(a + "expert_shared_count", CONFIG["n_shared_experts"]),
-           u32(a + "expert_feed_forward_length", CONFIG["moe_intermediate_size"]), f32(a + "expert_weights_scale", 1.0),
-           u32(a + "leading_dense_block_count", CONFIG["first_k_dense_replace"]),
+           u32(a + "feed_forward_length", c["intermediate_size"]), u32(a + "context_length", c["max_position_embeddings"]),
+           f32(a + "attention.layer_norm_rms_epsilon", c["rms_norm_eps"]),
+           f32(a + "rope.freq_base", 10000.0), u32(a + "expert_count", c["n_routed_experts"]),
+           u32(a + "expert_used_count", c["num_experts_per_tok"]), u32(a + "expert_shared_count", c["n_shared_experts"]),
+           u32(a + "expert_feed_forward_length", c["moe_intermediate_size"]), f32(a + "expert_weights_scale", c["routed_scaling_factor"]),
+           u32(a + "leading_dense_block_count", c["first_k_dense_replace"]),
            text("tokenizer.ggml.model") + struct.pack("<I", 8) + text("gpt2"),
            text("tokenizer.ggml.pre") + struct.pack("<I", 8) + text("gpt-2"),
-           strs("tokenizer.ggml.tokens", ["a", "b", "ab"] + [f"t{i}" for i in range(CONFIG["vocab_size"] - 3)]),
+           strs("tokenizer.ggml.tokens", ["a", "b", "ab"] + [f"t{i}" for i in range(c["vocab_size"] - 3)]),
            strs("tokenizer.ggml.merges", ["a b"])]
+    if c["q_lora_rank"]:
+        out += [u32(a + "attention.q_lora_rank", c["q_lora_rank"])]
+    if model == "deepseek_v3":
+        out += [u32(a + "expert_gating_func", 2), text(a + "expert_weights_norm") + struct.pack("<IB", 7, 1),
+                u32(a + "expert_group_count", c["n_group"]), u32(a + "expert_group_used_count", c["topk_group"]),
+                text(a + "rope.scaling.type") + struct.pack("<I", 8) + text("yarn"), f32(a + "rope.scaling.factor", 4.0),
+                u32(a + "rope.scaling.original_context_length", 64), f32(a + "rope.scaling.yarn_log_multiplier", 0.1)]
     if apart:
         out += [u32(a + "attention.key_length_mla", NOPE + ROT), u32(a + "attention.value_length_mla", V)]
     return out
 
 
-def write(path, named, apart, rounded=()):
+def write(path, named, apart, rounded=(), model="deepseek_v2"):
     """'rounded': endings of the names that are held as Q8_0."""
     info, data, at = b"", b"", 0
     for name, x in named.items():
@@ -106,7 +119,7 @@ def write(path, named, apart, rounded=()):
         info += b"".join(struct.pack("<Q", n) for n in reversed(x.shape)) + struct.pack("<IQ", Q8_0 if quant else F32, at)
         data += raw + bytes(-len(raw) % 32)
         at = len(data)
-    meta = keys(apart)
+    meta = keys(apart, model)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(named), len(meta)) + b"".join(meta) + info
     with open(path, "wb") as f:
         f.write(head + bytes(-len(head) % 32) + data)
@@ -119,11 +132,12 @@ def logits(path, dtype="f32", *more):
     return np.array(json.loads(p.stdout)["logits"])
 
 
+@pytest.mark.parametrize("model", SOURCES)
 @pytest.mark.parametrize("apart", [False, True])
-def test_gguf_is_the_folder(tmp_path, apart):
+def test_gguf_is_the_folder(tmp_path, model, apart):
     path = str(tmp_path / "x.gguf")
-    write(path, tensors(apart), apart)
-    want = logits(SOURCE)
+    write(path, tensors(apart, model), apart, model=model)
+    want = logits(SOURCES[model])
     assert np.abs(logits(path) - want).max() <= 2e-4 * want.std()
 
 
