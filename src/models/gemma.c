@@ -39,16 +39,17 @@ static fx_status adjust1(const fx_weights *w, fx_model_params *p, fx_error *err)
     return adjust(w, p, err);
 }
 
-static fx_status adjust_later(const fx_weights *w, fx_model_params *p, int64_t large_layers, fx_error *err)
+static fx_status adjust2(const fx_weights *w, fx_model_params *p, fx_error *err)
 {
-    if (fx_weights_kind_of(w) != FX_WEIGHTS_GGUF && !fx_config_find(w, "hidden_activation"))
-        p->act = FX_ACTIV_GELU_TANH;                     /* whatever hidden_act says */
-    set_scale(w, p, large_layers);
+    set_scale(w, p, 46);
     return adjust(w, p, err);
 }
 
-static fx_status adjust2(const fx_weights *w, fx_model_params *p, fx_error *err) { return adjust_later(w, p, 46, err); }
-static fx_status adjust3(const fx_weights *w, fx_model_params *p, fx_error *err) { return adjust_later(w, p, 62, err); }
+static fx_status adjust3(const fx_weights *w, fx_model_params *p, fx_error *err)
+{
+    set_scale(w, p, 62);
+    return adjust(w, p, err);
+}
 
 /* All layers have the window but each 'step'-th. */
 static void every(const fx_model_params *p, int64_t step, uint8_t *flags)

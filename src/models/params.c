@@ -209,14 +209,26 @@ static fx_status check_row(const fx_arch *arch, const fx_weights *w, const fx_pa
     return read_value(w, row, key, (char *)p + row->at, err);
 }
 
-/* Keys of config.json that the reference library doesn't look at in this architecture. */
+/* Keys of config.json that the reference library doesn't look at in this architecture: among them the usual
+ * ones of epsilon and activation where it has others. */
 static bool is_ignored(const fx_arch *arch, const fx_weights *w, const fx_param *row)
 {
+    bool others = false;
+
     if (fx_weights_kind_of(w) != FX_WEIGHTS_HUB)
         return false;
     if (row->at == offsetof(fx_model_params, rot_part))
         return arch->defaults.rot_part == 0;
-    return row->at == offsetof(fx_model_params, eps) && arch->hub_eps;
+    if (row->at == offsetof(fx_model_params, eps) && arch->hub_eps)
+        return true;
+    if (row->at != offsetof(fx_model_params, eps) && row->at != offsetof(fx_model_params, act))
+        return false;
+    for (const fx_param *own = arch->params; own && (own->gguf || own->hf); own++) {
+        if (own == row)
+            return false;
+        others |= own->at == row->at && own->hf;
+    }
+    return others;
 }
 
 static fx_status read_rows(const fx_arch *arch, const fx_weights *w, const fx_param *rows, fields *f,
