@@ -9,6 +9,7 @@
 #include "grammar/schema_int.h"
 
 #define EXP_MAX 8000            /* where exponents saturate; larger than any that matters */
+#define MAX_PIECES 64           /* of an interval between values that are left out */
 #define ZEROS_MAX 1000          /* a spelling with more digits beside the point isn't offered */
 
 /* ---- the syntax, shared by the machines ------------------------------------------------- */
@@ -1112,6 +1113,34 @@ static fx_re whole_integers(fx_sc *c, const fx_numrec *r, uint64_t p, int64_t s)
     return p == 1 && s == 0 ? re : fx_re_and(c->re, re, multiple_re(c, p, s, true));
 }
 
+static fx_re record_re(fx_sc *c, const fx_numrec *r);
+
+/* Between the values that are left out: each interval by itself tells at once which digits lead nowhere. */
+static fx_re pieces(fx_sc *c, const fx_numrec *r)
+{
+    fx_numrec part = *r;
+    fx_re re = FX_RE_NONE;
+
+    part.n_ex = 0;
+    for (uint32_t i = 0; i <= r->n_ex && !c->st; i++) {
+        part.has_hi = i < r->n_ex || r->has_hi;
+        part.hi = i < r->n_ex ? r->ex[i] : r->hi;
+        part.hi_ex = i < r->n_ex || r->hi_ex;
+        if (r->has_hi && fx_dec_cmp(part.hi, r->hi) >= 0) {
+            part.hi_ex = r->hi_ex || (i < r->n_ex && fx_dec_cmp(part.hi, r->hi) == 0);
+            part.hi = r->hi;
+            i = r->n_ex;
+        }
+        if (!part.has_lo || !part.has_hi || fx_dec_cmp(part.lo, part.hi) < (part.lo_ex || part.hi_ex ? 0 : 1))
+            re = fx_re_alt(c->re, re, record_re(c, &part));
+        if (i < r->n_ex && (!r->has_lo || fx_dec_cmp(r->ex[i], r->lo) >= 0)) {
+            part.has_lo = part.lo_ex = true;
+            part.lo = r->ex[i];
+        }
+    }
+    return re;
+}
+
 static fx_re record_re(fx_sc *c, const fx_numrec *r)
 {
     bool any = c->opt->any_number, integer = false;
@@ -1119,6 +1148,8 @@ static fx_re record_re(fx_sc *c, const fx_numrec *r)
     int64_t s = 0;
     fx_re re;
 
+    if (any && r->n_ex && r->n_ex <= MAX_PIECES)
+        return pieces(c, r);
     for (uint32_t i = 0; i < r->n_mult; i++) {
         integer = integer || is_integer(r->mult[i]);
         uint64_t p2 = p;

@@ -303,4 +303,281 @@ TEST(formats)
     CHECK_ROWS(annotated, &o);
 }
 
+/* ---- refusals and warnings ------------------------------------------------------------------- */
+
+typedef struct refusal {
+    const char *schema;
+    fx_status status;
+    const char *param;          /* the pointer */
+} refusal;
+
+TEST(refused_by_pointer)
+{
+    static const refusal rows[] = {
+        { "{\"type\":\"strin\"}", FORNAX_EFORMAT, "#/type" },
+        { "{\"properties\":{\"a\":{\"minLength\":-1}}}", FORNAX_EFORMAT, "#/properties/a/minLength" },
+        { "{\"items\":{\"maxItems\":1.5}}", FORNAX_EFORMAT, "#/items/maxItems" },
+        { "{\"properties\":{\"a\":{\"pattern\":\"(a)\\\\1\"}}}", FORNAX_EUNSUP, "#/properties/a/pattern" },
+        { "{\"properties\":{\"a\":{\"pattern\":\"(\"}}}", FORNAX_EFORMAT, "#/properties/a/pattern" },
+        { "{\"patternProperties\":{\"a/b[\":true}}", FORNAX_EFORMAT, "#/patternProperties/a~1b[" },
+        { "{\"$ref\":\"#/$defs/x\"}", FORNAX_EFORMAT, "#/$ref" },
+        { "{\"properties\":{\"a\":{\"$ref\":\"http://x/y\"}}}", FORNAX_EUNSUP, "#/properties/a/$ref" },
+        { "{\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/$defs/a\"}},\"$ref\":\"#/$defs/a\"}", FORNAX_EUNSUP, "#/$defs/b/$ref" },
+        { "{\"allOf\":[{\"$ref\":\"#\"}]}", FORNAX_EUNSUP, "#" },
+        { "{\"anyOf\":[1]}", FORNAX_EFORMAT, "#/anyOf/0" },
+        { "{\"anyOf\":[]}", FORNAX_EFORMAT, "#/anyOf" },
+        { "{\"required\":[1]}", FORNAX_EFORMAT, "#/required" },
+        { "{\"enum\":1}", FORNAX_EFORMAT, "#/enum" },
+        { "{\"multipleOf\":0}", FORNAX_EFORMAT, "#/multipleOf" },
+        { "{\"multipleOf\":1.23456789012}", FORNAX_EUNSUP, "#/multipleOf" },
+        { "{\"minimum\":1e99999}", FORNAX_EUNSUP, "#/minimum" },
+        { "{\"not\":{\"uniqueItems\":true}}", FORNAX_EUNSUP, "#" },
+        { "3", FORNAX_EFORMAT, "#" },
+        { "{\"a\":1,\"a\":2}", FORNAX_EFORMAT, "" },
+        { "{\"a\":1", FORNAX_EFORMAT, "" },
+        { "", FORNAX_EFORMAT, "" },
+        { "{\"a\":\"\\ud800\"}", FORNAX_EFORMAT, "" },
+        { "{\"a\":01}", FORNAX_EFORMAT, "" },
+    };
+
+    for (size_t i = 0; i < FX_COUNT(rows); i++) {
+        fx_error err = { 0 };
+        fx_gram *g;
+        bool never;
+
+        if (build(&g, rows[i].schema, &judge, NULL, &never, &err) != rows[i].status)
+            FXTEST_FAIL("%s: status %d, expected %d: %s", rows[i].schema, err.status, rows[i].status, err.text);
+        else if (strcmp(err.param, rows[i].param) != 0 || !err.text[0])
+            FXTEST_FAIL("%s: param '%s', expected '%s'", rows[i].schema, err.param, rows[i].param);
+        fx_gram_unref(g);
+    }
+}
+
+static void check_warnings(const char *schema, const char *expected)
+{
+    fx_buf w;
+    fx_error err = { 0 };
+    fx_gram *g;
+    bool never;
+
+    fx_buf_init(&w, &fx_mem_libc);
+    CHECK_OK(build(&g, schema, &judge, &w, &never, &err), err);
+    CHECK_STR(w.p ? w.p : "", expected);
+    fx_gram_unref(g);
+    fx_buf_done(&w);
+}
+
+TEST(warnings)
+{
+    fx_schema_options o = judge;
+    fx_error err = { 0 };
+    fx_gram *g;
+    bool never;
+
+    check_warnings("{\"type\":\"string\",\"title\":\"t\"}", "");
+    check_warnings("{\"properties\":{\"a\":{\"format\":\"colour\"},\"b\":{\"format\":\"colour\"}}}",
+                   "#/properties/a/format: \"colour\": an unknown format, without effect\n");
+    check_warnings("{\"maxlength\":3}", "#: \"maxlength\": an unknown keyword, without effect\n");
+    check_warnings("{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"const\":3}",
+                   "#: \"const\": not a keyword of the dialect in $schema, without effect\n");
+    o.strict_formats = true;
+    CHECK(build(&g, "{\"format\":\"colour\"}", &o, NULL, &never, &err) == FORNAX_EUNSUP);
+    CHECK_STR(err.param, "#/format");
+}
+
+TEST(remote_documents)
+{
+    const fx_str uris[] = { FX_STR("http://x/a.json"), FX_STR("http://x/b.json") };
+    const fx_str texts[] = { FX_STR("{\"$defs\":{\"n\":{\"$ref\":\"b.json#/$defs/i\"}}}"),
+                             FX_STR("{\"$defs\":{\"i\":{\"type\":\"integer\",\"minimum\":{}}}}") };
+    fx_schema_options o = judge;
+    fx_error err = { 0 };
+    fx_gram *g;
+    bool never;
+
+    o.remote_uris = uris;
+    o.remote_texts = texts;
+    o.n_remotes = 2;
+    CHECK(build(&g, "{\"$ref\":\"http://x/a.json#/$defs/n\"}", &o, NULL, &never, &err) == FORNAX_EFORMAT);
+    CHECK_STR(err.param, "http://x/b.json#/$defs/i/minimum");
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------- */
+
+/* An ending, repeated pieces with a number each, an ending. */
+static char *repeated(const char *head, const char *piece, int n, const char *tail)
+{
+    fx_buf b;
+
+    fx_buf_init(&b, &fx_mem_libc);
+    fx_buf_puts(&b, head);
+    for (int i = 0; i < n; i++) {
+        fx_buf_puts(&b, i ? "," : "");
+        for (const char *p = piece; *p; p++) {
+            if (*p == '@')
+                fx_buf_printf(&b, "%d", i);
+            else
+                fx_buf_putc(&b, *p);
+        }
+    }
+    fx_buf_puts(&b, tail);
+    return b.p;
+}
+
+static void check_large(const char *head, const char *piece, int n, const char *tail, fx_status expected)
+{
+    char *schema = repeated(head, piece, n, tail);
+    fx_error err = { 0 };
+    fx_gram *g;
+    bool never;
+
+    if (build(&g, schema, &judge, NULL, &never, &err) != expected)
+        FXTEST_FAIL("%s%s...: status %d, expected %d: %s", head, piece, err.status, expected, err.text);
+    fx_gram_unref(g);
+    fx_mem_free(&fx_mem_libc, schema, 0);
+}
+
+TEST(large_and_hostile)
+{
+    check_large("{\"enum\":[", "\"value @ x\"", 10000, "]}", FORNAX_OK);
+    check_large("{\"enum\":[", "@", 10000, "]}", FORNAX_OK);
+    check_large("{\"enum\":[", "{\"id\":@}", 1000, "]}", FORNAX_OK);
+    check_large("{\"properties\":{", "\"p@\":{\"type\":\"integer\"}", 5000, "}}", FORNAX_OK);
+    check_large("{\"oneOf\":[", "{\"type\":\"object\",\"properties\":{\"t\":{\"const\":\"k@\"}},\"required\":[\"t\"]}", 300, "]}", FORNAX_OK);
+    check_large("{\"type\":\"object\",\"allOf\":[", "{\"anyOf\":[{\"required\":[\"a@\"]},{\"required\":[\"b@\"]}]}", 40, "]}", FORNAX_EUNSUP);
+    check_large("{\"dependentRequired\":{", "\"a@\":[\"b@\"]", 40, "}}", FORNAX_EUNSUP);
+    check_large("{\"type\":\"object\",\"unevaluatedProperties\":false,\"anyOf\":[", "{\"properties\":{\"a@\":{}},\"required\":[\"r@\"]}", 30, "]}", FORNAX_EUNSUP);
+    check_large("{\"patternProperties\":{", "\"a.*@x\":{\"minimum\":@}", 40, "}}", FORNAX_EUNSUP);
+    check_large("{\"$ref\":\"#/$defs/d0\",\"$defs\":{\"d1000\":{},", "\"d@\":{\"minimum\":@,\"allOf\":[{\"$ref\":\"#/$defs/d999\"}]}", 999, ",\"d999\":{\"items\":{\"$ref\":\"#/$defs/d5\"}}}}", FORNAX_OK);
+    check_large("{\"type\":\"array\",\"minItems\":1000000000,\"maxItems\":2000000000,\"items\":{\"enum\":[", "@", 2, "]}}", FORNAX_OK);
+    check_large("{\"type\":\"string\",\"maxLength\":1000000000,\"title\":\"", "@", 2, "\"}", FORNAX_OK);
+}
+
+/* ---- generation is within judgement -------------------------------------------------------------- */
+
+/* A text of the language, byte by byte; 0: it took too long. Checks that there is no dead end. */
+static size_t random_text(fx_gram *g, fx_gvocab *v, char *out, size_t most, uint64_t *seed)
+{
+    fx_error err = { 0 };
+    fx_matcher *m;
+    size_t n = 0;
+
+    if (fx_matcher_new(&m, &fx_mem_libc, g, v, &err) != FORNAX_OK)
+        return 0;
+    for (;;) {
+        bool gone_on = false;
+
+        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+        if (fx_matcher_can_end(m) && (*seed >> 60 || fx_matcher_must_end(m)))
+            break;
+        for (unsigned k = n > most / 2 ? 0 : 4; k < 260 && n < most && !gone_on; k++) {
+            out[n] = k < 4 ? "\"}],"[k] : (char)((*seed >> 33) + k * 37u);     /* later on, what closes comes first */
+            gone_on = fx_matcher_accept_bytes(m, fx_str_n(out + n, 1), &err) == FORNAX_OK;
+        }
+        if (!gone_on) {
+            if (n < most && !fx_matcher_can_end(m))
+                FXTEST_FAIL("dead end after '%.*s'", (int)n, out);
+            n = fx_matcher_can_end(m) ? n : 0;
+            break;
+        }
+        n++;
+    }
+    fx_matcher_free(m);
+    return n;
+}
+
+TEST(what_is_generated_is_valid)
+{
+    static const char *const schemas[] = {
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":-12,\"maximum\":105},\"b\":{\"enum\":[\"x\",\"yy\",3]}},\"required\":[\"b\"],\"additionalProperties\":false}",
+        "{\"type\":\"number\",\"exclusiveMinimum\":0.25,\"maximum\":3.5}",
+        "{\"type\":\"number\",\"multipleOf\":0.25,\"minimum\":-1,\"maximum\":20}",
+        "{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":10}",
+        "{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"contains\":{\"const\":true},\"minItems\":2,\"maxItems\":4}",
+        "{\"type\":\"array\",\"prefixItems\":[{\"type\":\"null\"},{\"const\":\"q\"}],\"items\":{\"maximum\":9,\"minimum\":0,\"type\":\"integer\"},\"contains\":{\"const\":5},\"maxItems\":5}",
+        "{\"type\":\"object\",\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}],\"additionalProperties\":{\"type\":\"null\"},\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"boolean\"}},\"maxProperties\":2}",
+        "{\"type\":\"object\",\"not\":{\"additionalProperties\":{\"type\":\"null\"}},\"additionalProperties\":{\"enum\":[null,1]},\"propertyNames\":{\"pattern\":\"^[ab]{1,2}$\"},\"maxProperties\":3}",
+        "{\"type\":\"string\",\"pattern\":\"^(?!ab)[a-c]{2,4}$\",\"not\":{\"const\":\"ca\"}}",
+        "{\"type\":\"object\",\"properties\":{\"k\":{\"enum\":[\"a\",\"b\"]}},\"required\":[\"k\"],\"additionalProperties\":false,\"if\":{\"properties\":{\"k\":{\"const\":\"a\"}}},\"then\":{\"minProperties\":1}}",
+        "{\"type\":\"string\",\"format\":\"date\"}",
+        "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[1,2,3,\"a\"]},\"minItems\":3}",
+    };
+    static const fx_schema_options plain = { 0 };
+    fx_gvocab *v = walk_vocab(&fx_mem_libc);
+    uint64_t seed = 1;
+
+    for (size_t i = 0; i < FX_COUNT(schemas); i++) {
+        fx_gram *g = NULL, *j = NULL;
+        fx_error err = { 0 };
+        bool never;
+        int ended = 0;
+
+        CHECK_OK(build(&g, schemas[i], &plain, NULL, &never, &err), err);
+        CHECK_OK(build(&j, schemas[i], &judge, NULL, &never, &err), err);
+        for (int k = 0; g && j && k < 60; k++) {
+            char text[160];
+            size_t n = random_text(g, v, text, sizeof(text), &seed);
+
+            ended += n > 0;
+            if (n && !walk_accepts(j, v, fx_str_n(text, n), false))
+                FXTEST_FAIL("%s: generated '%.*s'", schemas[i], (int)n, text);
+        }
+        if (ended < 5)
+            FXTEST_FAIL("%s: only %d of 60 walks ended", schemas[i], ended);
+        fx_gram_unref(g);
+        fx_gram_unref(j);
+    }
+    fx_gvocab_unref(v);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+typedef struct quota {
+    int left;                   /* allocations that still succeed */
+    size_t used;
+} quota;
+
+static void *rationed(void *user, void *p, size_t old_size, size_t new_size)
+{
+    quota *q = user;
+
+    if (new_size > old_size && q->left-- <= 0)
+        return NULL;
+    p = fx_mem_libc.fn(NULL, p, old_size, new_size);
+    if (p || !new_size)
+        q->used += new_size - old_size;
+    return p;
+}
+
+TEST(memory_runs_out)
+{
+    static const char schema[] =
+        "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"k\":{\"items\":{\"$ref\":\"#/$defs/n\"}},\"e\":{\"enum\":[\"aa\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",1]}},"
+        "\"patternProperties\":{\"^x\":{\"multipleOf\":2.5,\"maximum\":40}},\"unevaluatedProperties\":false,\"anyOf\":[{\"properties\":{\"q\":true}},{\"required\":[\"k\"]}],"
+        "\"not\":{\"required\":[\"z\"]}}},\"$ref\":\"#/$defs/n\",\"contains\":{\"const\":[1,{\"a\":2}]},\"format\":\"ipv4\",\"zz\":1}";
+    int n = 0, step = 1;
+
+    for (bool done = false; !done; n += step) {
+        quota q = { n, 0 };
+        fx_mem mem = { rationed, &q };
+        fx_gram_builder *b = fx_gram_builder_new(&mem, NULL);
+        fx_error err = { 0 };
+        fx_gnode root;
+        fx_buf w;
+
+        fx_buf_init(&w, &mem);
+        if (b) {
+            fx_status st = fx_schema_build(&root, b, &mem, fx_str_of(schema), &judge, &w, &err);
+
+            done = st == FORNAX_OK;
+            if (st != FORNAX_OK && st != FORNAX_ENOMEM)
+                FXTEST_FAIL("allocation %d: status %d: %s", n, st, err.text);
+        }
+        fx_gram_builder_free(b);
+        fx_buf_done(&w);
+        CHECK_EQ_U64(q.used, 0);
+    }
+    CHECK(n > 50);
+}
+
 FXTEST_MAIN()
