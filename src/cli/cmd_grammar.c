@@ -465,6 +465,7 @@ static bool judge_file(checker *c, fornax_grammar *g, const char *path)
         text.n--;
     while (ok && i < text.n && fornax_matcher_accept_text(m, text.p + i, 1, &err) == FORNAX_OK)
         i++;
+    ok = ok && (i == text.n || err.status == FORNAX_EARG);
     if (!ok)
         fprintf(stderr, "fornax grammar: %s: %s\n", path, err.text);
     else if (i < text.n)

@@ -1,7 +1,9 @@
 /* dfa.c - the lexer: a grammar's expressions as an automaton whose rows are filled when asked for. */
 #include "grammar/run.h"
 
-#define EMPTINESS_BUDGET 20000
+/* States looked at before an expression counts as one that can go on.  Where that is wrong, a text may come to a
+ * dead end; it is never accepted wrongly. */
+#define EMPTINESS_BUDGET 300
 
 static bool grow_rows(fx_run *r)
 {
@@ -68,7 +70,7 @@ fx_re fx_run_fill(fx_run *r, fx_re re, unsigned char byte)
     d = fx_re_derive(r->pool, re, byte);
     none = fx_re_is_none(r->pool, d, EMPTINESS_BUDGET);
     row = row_of(r, re);
-    if (!row || d == FX_RE_FAIL || none == FX_UNKNOWN)
+    if (!row || d == FX_RE_FAIL || fx_re_pool_failed(r->pool))
         return fail(r);
     if (none == FX_YES)
         d = FX_RE_NONE;
@@ -92,10 +94,10 @@ bool fx_run_goes_on(fx_run *r, fx_re re)
         fx_re more = fx_re_nonempty(r->pool, re);
         fx_tristate none = fx_re_is_none(r->pool, more, EMPTINESS_BUDGET);
 
-        if (none == FX_UNKNOWN)
+        if (fx_re_pool_failed(r->pool) || !grow_rows(r)) {
             r->failed = true;
-        if (!grow_rows(r))
-            r->failed = true;
+            return false;
+        }
         r->ends.at[re] = none == FX_YES ? 2 : 1;
     }
     return r->ends.at[re] == 1;

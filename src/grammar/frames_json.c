@@ -285,7 +285,7 @@ static void return_to_array(closure *c, const fx_garray *a, fx_frame f)
     case FX_PH_VALUE:
         if (a->unique) {
             f.r[2] |= FX_PENDING;
-            c->flags |= FX_SET_PENDING | FX_SET_REFUSES;
+            c->flags |= FX_SET_PENDING | (a->exact ? 0 : FX_SET_REFUSES);
         }
         if (enough)
             fx_closure_thread(c, a->punct.close_array, fx_frame_with(r, &f, FX_PH_CLOSE));

@@ -3,6 +3,7 @@
  * What matches nothing (a rule that never ends, an empty intersection) is found as a least fixed point
  * and taken out of alternatives, objects and arrays, so that matching never walks into a dead end. */
 #include "grammar/gram_int.h"
+#include "grammar/regex_int.h"
 
 #define EMPTINESS_BUDGET 20000          /* states looked at to see whether an expression is empty */
 
@@ -202,6 +203,34 @@ static void prune_array(fx_gram *g, fx_garray *a)
         a->max = FX_MIN(a->max, (uint32_t)a->n_prefix);
 }
 
+/* Every item is a string or word, whose spellings fx_used_values knows, and there are words enough: then no item
+ * that was begun is refused at its end. */
+static bool all_words(fx_gram *g, fx_gnode x, uint64_t want, int depth)
+{
+    const fx_gnode_data *n = &g->nodes.at[x];
+    fx_re_set first = { { 0 } };
+
+    if (n->kind == FX_G_RULE && depth < 20)
+        return all_words(g, n->a, want, depth + 1);
+    if (n->kind != FX_G_LEXEME)
+        return false;
+    fx_re_first(g->pool, n->a, &first);
+    for (int b = 0; b < 256; b++)
+        if (fx_re_set_has(&first, (unsigned char)b) && b != '"' && b != 't' && b != 'f' && b != 'n')
+            return false;
+    return fx_re_has_words(g->pool, n->a, want);
+}
+
+static void find_exact(fx_gram *g)
+{
+    for (size_t i = 0; i < g->arrays.n; i++) {
+        fx_garray *a = &g->arrays.at[i];
+
+        a->exact = a->unique && !a->has_contains && a->n_prefix == 0 &&
+                   all_words(g, a->rest, FX_MIN(a->max, 1000000u), 0);
+    }
+}
+
 static void prune(fx_gram *g)
 {
     for (fx_gnode x = 0; x < g->nodes.n; x++) {
@@ -246,5 +275,6 @@ fx_status fx_gram_check(fx_gram *g, fx_error *err)
         g->root = FX_GNODE_NEVER;
     }
     prune(g);
+    find_exact(g);
     return FORNAX_OK;
 }

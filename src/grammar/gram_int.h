@@ -59,6 +59,7 @@ typedef struct fx_garray {
     fx_gnode rest;
     uint32_t min, max;
     bool has_contains, unique;
+    bool exact;                 /* unique: expressions alone keep values apart, and there are more than may come */
     fx_gram_contains contains;
     fx_gpunct punct;
 } fx_garray;

@@ -148,6 +148,7 @@ static bool build_trie(fx_gvocab *v, fx_trie *t, const sorted *s, size_t n, cons
             open[depth + 1] = t->n++;
         }
         t->at[open[depth]].token = s[i].id;
+        t->at[open[depth]].same = v->same[s[i].id] >= 0;
         last = &s[i];
     }
     for (; depth > 0; depth--)

@@ -18,6 +18,7 @@ typedef struct fx_trie_node {
     int32_t token;              /* that ends here; others with the same bytes in 'same'; -1: none */
     uint16_t depth;             /* 1: below the root */
     uint8_t byte;
+    bool same;                  /* the token has others with the same bytes */
 } fx_trie_node;
 
 typedef struct fx_trie {

@@ -150,8 +150,12 @@ static void walk_nodes(struct fx_walks *w, fx_run *r, bool rest, uint32_t from, 
             return;
         }
         w->states[n->depth] = d;
-        if (n->token >= 0)
-            collect(w, n->token);
+        if (n->token >= 0) {
+            if (w->dense && !n->same)
+                collect_bit(w, n->token);
+            else
+                collect(w, n->token);
+        }
         if (n->end > i + 1 && fx_re_nullable(r->pool, d))
             crossing(w, i | flag, d);
         if (d == FX_RE_EMPTY) {

@@ -389,16 +389,75 @@ static bool simplify_kids(fx_re_pool *p, fx_re_kind k, uint32_t bottom, fx_re *w
     return true;
 }
 
+static int by_head(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* x a | x b is x (a | b): alternatives of words become a trie, whose derivatives look at one branch.  Replaces such
+ * kids on the stack; *changed says whether there were any. */
+static bool factor_heads(fx_re_pool *p, uint32_t bottom, bool *changed)
+{
+    size_t n = p->stack.n - bottom, cats = 0, bytes, out = bottom;
+    uint64_t few[16], *heads = few;
+    bool ok = true;
+
+    *changed = false;
+    for (size_t i = bottom; i < p->stack.n; i++)
+        cats += kind(p, p->stack.at[i]) == FX_RE_K_CAT;
+    if (cats < 2)
+        return true;
+    bytes = cats * sizeof(*heads);
+    if (cats > FX_COUNT(few) && !(heads = fx_mem_alloc(p->mem, bytes)))
+        return false;
+    cats = 0;
+    for (size_t i = 0; i < n; i++)
+        if (kind(p, p->stack.at[bottom + i]) == FX_RE_K_CAT)
+            heads[cats++] = (uint64_t)node(p, p->stack.at[bottom + i])->a << 32 | i;
+    qsort(heads, cats, sizeof(*heads), by_head);
+    for (size_t i = 0, end; i < cats && ok; i = end) {
+        fx_re tail = FX_RE_NONE, head = (fx_re)(heads[i] >> 32);
+
+        for (end = i + 1; end < cats && heads[end] >> 32 == head;)
+            end++;
+        if (end == i + 1)
+            continue;
+        for (size_t k = i; k < end; k++) {
+            fx_re *kid = &p->stack.at[bottom + (uint32_t)heads[k]];
+            fx_re rest = node(p, *kid)->b;
+
+            *kid = FX_RE_NONE;
+            tail = fx_re_alt(p, tail, rest);
+        }
+        head = fx_re_cat(p, head, tail);
+        ok = head != FX_RE_FAIL;
+        p->stack.at[bottom + (uint32_t)heads[i]] = ok ? head : FX_RE_NONE;
+        *changed = true;
+    }
+    if (heads != few)
+        fx_mem_free(p->mem, heads, bytes);
+    for (size_t i = bottom; i < p->stack.n; i++)
+        if (p->stack.at[i] != FX_RE_NONE)
+            p->stack.at[out++] = p->stack.at[i];
+    p->stack.n = out;
+    return ok;
+}
+
 /* The kids on the stack from 'bottom' on as one node; pops them. */
 static fx_re close_kids(fx_re_pool *p, fx_re_kind k, uint32_t bottom)
 {
     fx_re_node r = { .kind = (uint8_t)k };
     fx_re whole, id;
-    bool fresh, null_any = false, null_all = true, check = false;
+    bool fresh, null_any = false, null_all = true, check = false, again = true;
 
-    if (p->failed || !simplify_kids(p, k, bottom, &whole)) {
-        p->stack.n = bottom;
-        return fail(p);
+    while (again) {
+        if (p->failed || !simplify_kids(p, k, bottom, &whole) ||
+            (again = false, whole == FX_RE_FAIL && k == FX_RE_K_ALT && !factor_heads(p, bottom, &again))) {
+            p->stack.n = bottom;
+            return fail(p);
+        }
     }
     if (whole != FX_RE_FAIL) {
         p->stack.n = bottom;
@@ -789,6 +848,63 @@ fx_tristate fx_re_is_none(fx_re_pool *p, fx_re a, size_t budget)
     if (t != FX_UNKNOWN)
         p->nodes.at[a].flags |= t == FX_YES ? FX_RE_F_DEAD : FX_RE_F_LIVE;
     return t;
+}
+
+/* ---- Counting words ----------------------------------------------------------------------- */
+
+#define COUNT_STATES 64         /* expressions in one step */
+#define COUNT_STEPS 48          /* bytes in a word */
+
+typedef struct counts {
+    fx_re re[COUNT_STATES];
+    uint64_t words[COUNT_STATES];   /* that lead there */
+    size_t n;
+} counts;
+
+static void count_add(counts *c, fx_re re, uint64_t words)
+{
+    size_t i = 0;
+
+    while (i < c->n && c->re[i] != re)
+        i++;
+    if (i == COUNT_STATES)
+        return;                                 /* fewer are counted than there are */
+    if (i == c->n) {
+        c->re[c->n] = re;
+        c->words[c->n++] = 0;
+    }
+    c->words[i] = FX_MIN(c->words[i] + words, (uint64_t)1 << 40);
+}
+
+static void count_step(fx_re_pool *p, fx_re re, uint64_t words, counts *to)
+{
+    fx_re_set bounds;
+
+    fx_re_boundaries(p, re, &bounds);
+    for (unsigned lo = 0, hi; lo < 256; lo = hi) {
+        fx_re d = fx_re_derive(p, re, (unsigned char)lo);
+
+        for (hi = lo + 1; hi < 256 && !fx_re_set_has(&bounds, (unsigned char)hi);)
+            hi++;
+        if (d != FX_RE_NONE && d != FX_RE_FAIL)
+            count_add(to, d, FX_MIN(words * (hi - lo), (uint64_t)1 << 40));
+    }
+}
+
+bool fx_re_has_words(fx_re_pool *p, fx_re a, uint64_t want)
+{
+    counts now = { .re = { a }, .words = { 1 }, .n = 1 }, next;
+    uint64_t found = 0;
+
+    for (int step = 0; step < COUNT_STEPS && now.n && found < want && !p->failed; step++) {
+        next.n = 0;
+        for (size_t i = 0; i < now.n; i++) {
+            found += nullable(p, now.re[i]) ? now.words[i] : 0;
+            count_step(p, now.re[i], now.words[i], &next);
+        }
+        now = next;
+    }
+    return found >= want;
 }
 
 /* ---- Fingerprints ----------------------------------------------------------------------- */

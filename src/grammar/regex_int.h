@@ -69,6 +69,8 @@ static inline void fx_re_set_add(fx_re_set *s, unsigned char b) { s->w[b >> 6] |
 void fx_re_boundaries(const fx_re_pool *p, fx_re a, fx_re_set *out);
 /* Adds the bytes that words of 'a' may begin with, and perhaps some more. */
 void fx_re_first(const fx_re_pool *p, fx_re a, fx_re_set *out);
+/* Whether 'a' surely has 'want' words or more: counted over short ones, with a bound on the work. */
+bool fx_re_has_words(fx_re_pool *p, fx_re a, uint64_t want);
 /* 128 bits that equal expressions share, in any pool; false: it holds a machine, or no memory. */
 bool fx_re_fingerprint(fx_re_pool *p, fx_re a, fx_hash128 *out);
 /* 'a' without the empty string. */
