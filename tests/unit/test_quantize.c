@@ -366,6 +366,70 @@ static int cancel_half_way(void *user, double fraction)
     return fraction > 0.5;
 }
 
+typedef struct budget {
+    int64_t left, bytes;         /* allocations until they fail; held now */
+} budget;
+
+static void *limited(void *user, void *p, size_t old_size, size_t new_size)
+{
+    budget *b = user;
+    void *q;
+
+    if (new_size == 0) {
+        b->bytes -= (int64_t)old_size;
+        free(p);
+        return NULL;
+    }
+    if (b->left-- <= 0 || !(q = realloc(p, new_size)))
+        return NULL;
+    b->bytes += (int64_t)new_size - (int64_t)(p ? old_size : 0);
+    return q;
+}
+
+static fornax_status convert_within(budget *b, const char *out, fornax_error *err)
+{
+    fornax_context_options co = FORNAX_OPTIONS(fornax_context_options);
+    fornax_quantize_options qo = FORNAX_OPTIONS(fornax_quantize_options);
+    fornax_context *ctx = NULL;
+    fornax_status st;
+
+    co.threads = 1;
+    co.alloc = limited;
+    co.alloc_user = b;
+    qo.type = "q8_0";
+    st = fornax_context_open(&ctx, &co, err);
+    if (!st)
+        st = fornax_quantize(ctx, FXTEST_DATA "/models/llama3", out, &qo, err);
+    fornax_context_close(ctx);
+    return st;
+}
+
+/* A hub folder, with each of its allocations failing in turn: nothing is lost, no half file is left. */
+TEST(folders_when_memory_runs_out)
+{
+    budget b = { INT64_MAX, 0 };
+    fornax_error err = { 0 };
+    int64_t all;
+    scratch s;
+    char out[128];
+
+    REQUIRE(scratch_open(&s));
+    strcpy(out, scratch_path(&s, "out.gguf"));
+    CHECK_OK(convert_within(&b, out, &err), err);
+    all = INT64_MAX - b.left;
+    unlink(out);
+    for (int64_t n = 0; n < all; n += n < 60 ? 1 : all / 100 + 1) {
+        fornax_status st;
+
+        b.left = n;
+        st = convert_within(&b, out, &err);
+        if (st != FORNAX_ENOMEM || b.bytes != 0 || access(out, F_OK) == 0)
+            FXTEST_FAIL("allocation %lld of %lld: status %d, %lld bytes left: %s", (long long)n, (long long)all, (int)st,
+                        (long long)b.bytes, err.text);
+    }
+    CHECK_EQ_I64(rmdir(s.dir), 0);
+}
+
 TEST(quantize_faults)
 {
     fornax_quantize_options opt = FORNAX_OPTIONS(fornax_quantize_options);
