@@ -69,7 +69,7 @@ static fx_status adjust_v3_hub(const fx_weights *w, fx_model_params *p, fx_error
         return refuse(w, "topk_method", method, err);
     if (!fx_str_is(score, "sigmoid"))
         return refuse(w, "scoring_func", score, err);
-    return pairs ? by_sigmoid(p, normalize) : fx_param_refuse(w, "rope_interleave", err);
+    return by_sigmoid(p, normalize);
 }
 
 /* 1: softmax; 2: sigmoid. */
@@ -116,6 +116,16 @@ static fx_value *block(fx_build *b, fx_value *x, int64_t i)
     return fx_nn_add(&b->nn, "ffn_residual", x, fx_b_mlp(b, i, fx_b_norm(b, i, "ffn_norm", x)));
 }
 
+/* V3's folders may say that halves rotate; adjust has checked the type. */
+static fx_value *block_v3(fx_build *b, fx_value *x, int64_t i)
+{
+    bool pairs = true;
+
+    (void)fx_config_opt_bool(b->weights, "rope_interleave", &pairs, NULL);
+    b->attn.style = pairs ? FX_ROPE_PAIRS : FX_ROPE_HALF;
+    return block(b, x, i);
+}
+
 const fx_arch fx_arch_deepseek_v2 = {
     .name = "deepseek_v2", .hf_name = "DeepseekV2ForCausalLM", .gguf_name = "deepseek2",
     .params = params, .names = names, .gguf_rope = FX_ROPE_PAIRS, .hf_rope = FX_ROPE_PAIRS,
@@ -128,7 +138,7 @@ const fx_arch fx_arch_deepseek_v2 = {
 const fx_arch fx_arch_deepseek_v3 = {
     .name = "deepseek_v3", .hf_name = "DeepseekV3ForCausalLM",
     .params = params, .names = names, .hf_rope = FX_ROPE_PAIRS,
-    .adjust = adjust_v3, .block = block,
+    .adjust = adjust_v3, .block = block_v3,
     .hub_defaults = FX_DEFAULTS(FX_DEFAULT(context, I64, 4096), FX_DEFAULT(eps, F64, 1e-6),
                                 FX_DEFAULT(moe.experts, I64, 256), FX_DEFAULT(moe.ffn, I64, 2048),
                                 FX_DEFAULT(moe.top, I64, 8), FX_DEFAULT(moe.shared_ffn, I64, 1),
