@@ -29,6 +29,7 @@ static void use(const fx_weights *w, const fx_mem *mem)
         if (t->bytes)
             sink += ((const unsigned char *)t->data)[0] + ((const unsigned char *)t->data)[t->bytes - 1];
     }
+    (void)sink;
     fx_arena_init(&a, mem, 0);
     if (fx_model_build(&a, w, &opt, &d, &err) != FORNAX_OK && (!err.text[0] || strchr(err.text, '\n') || err.status == FORNAX_EINTERNAL))
         abort();
