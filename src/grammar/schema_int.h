@@ -49,6 +49,7 @@ typedef struct fx_dec {         /* +-0.d1d2..dn * 10^e, no zeros at either end; 
 
 typedef struct fx_numrec {      /* numbers in an interval, multiples of all of mult, of none of nmult */
     bool has_lo, has_hi, lo_ex, hi_ex;
+    bool whole;                 /* spelled without point and exponent: "integer" of draft 4 */
     fx_dec lo, hi;
     const fx_dec *mult, *nmult, *ex;    /* ex: values left out */
     uint32_t n_mult, n_nmult, n_ex;
@@ -175,7 +176,6 @@ typedef struct fx_sc {
     fx_map splits;              /* of (place, scope, wants seen) -> fx_split *, or &in_progress */
     fx_map warned;
     fx_re any_text, any_char;
-    bool draft4;                /* the schema's dialect: integers are spelled without a point */
     size_t re_bytes;            /* of the pool at the beginning */
     const fx_split *all, *none;
     size_t work;                /* merges so far */
@@ -305,7 +305,7 @@ fx_snum fx_snum_or(fx_sc *c, fx_snum a, fx_snum b);
 fx_snum fx_snum_not(fx_sc *c, fx_snum a);
 fx_snum fx_snum_of(fx_sc *c, const fx_numrec *r);
 fx_snum fx_snum_all(fx_sc *c);
-fx_snum fx_snum_integers(fx_sc *c);
+fx_snum fx_snum_integers(fx_sc *c, bool whole);
 void fx_sort_decs(fx_dec *v, uint32_t *n);
 fx_re fx_snum_re(fx_sc *c, fx_snum s);
 

@@ -360,7 +360,7 @@ static const fx_split *own(fx_sc *c, const fx_skeys *k, bool seen)
         return NULL;
     s->num = fx_snum_of(c, &num);
     if (integer)
-        s->num = fx_snum_and(c, s->num, fx_snum_integers(c));
+        s->num = fx_snum_and(c, s->num, fx_snum_integers(c, k->dialect == FX_D4 && c->opt->any_number));
     if (!read_format(c, k, &s->str.gen, &s->num) || !own_records(c, k, types, seen, s))
         return NULL;
     s->null = types >> FX_JNULL & 1;

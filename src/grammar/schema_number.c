@@ -161,12 +161,18 @@ static bool in_record(const fx_numrec *r, fx_dec v)
     return !in_list(r->ex, r->n_ex, v);
 }
 
-static bool in_set(fx_snum s, fx_dec v)
+/* *whole: only as it is spelled in draft 4. */
+static bool in_set(fx_snum s, fx_dec v, bool *whole)
 {
+    bool found = in_list(s.fin, s.n_fin, v);
+
+    *whole = !found;
     for (uint32_t i = 0; i < s.n_recs; i++)
-        if (in_record(&s.recs[i], v))
-            return true;
-    return in_list(s.fin, s.n_fin, v);
+        if (in_record(&s.recs[i], v)) {
+            found = true;
+            *whole &= s.recs[i].whole;
+        }
+    return found;
 }
 
 static int by_value(const void *a, const void *b)
@@ -245,7 +251,9 @@ static bool settle(fx_numrec *r, fx_numrec *out, uint32_t *n, fx_dec *fin, uint3
     if (order > 0 || (order == 0 && (r->lo_ex || r->hi_ex)))
         return true;
     if (order == 0) {
-        if (in_record(r, r->lo))
+        if (in_record(r, r->lo) && r->whole)
+            out[(*n)++] = *r;
+        else if (in_record(r, r->lo))
             fin[(*n_fin)++] = r->lo;
         return true;
     }
@@ -278,6 +286,7 @@ static fx_numrec record_and(fx_sc *c, const fx_numrec *a, const fx_numrec *b)
         r.hi_ex = order < 0 ? b->hi_ex : order > 0 ? a->hi_ex : a->hi_ex || b->hi_ex;
         r.has_hi = true;
     }
+    r.whole |= b->whole;
     r.mult = list_or(c, a->mult, a->n_mult, b->mult, b->n_mult, &r.n_mult);
     r.nmult = list_or(c, a->nmult, a->n_nmult, b->nmult, b->n_nmult, &r.n_nmult);
     r.ex = list_or(c, a->ex, a->n_ex, b->ex, b->n_ex, &r.n_ex);
@@ -286,7 +295,7 @@ static fx_numrec record_and(fx_sc *c, const fx_numrec *a, const fx_numrec *b)
 
 static bool is_all(const fx_numrec *r)
 {
-    return !r->has_lo && !r->has_hi && !r->n_mult && !r->n_nmult && !r->n_ex;
+    return !r->whole && !r->has_lo && !r->has_hi && !r->n_mult && !r->n_nmult && !r->n_ex;
 }
 
 /* ---- sets ------------------------------------------------------------------------------------ */
@@ -309,22 +318,29 @@ fx_snum fx_snum_all(fx_sc *c)
     return fx_snum_of(c, &(fx_numrec){ 0 });
 }
 
-fx_snum fx_snum_integers(fx_sc *c)
+fx_snum fx_snum_integers(fx_sc *c, bool whole)
 {
     fx_dec *one = FX_SC_NEWN(c, fx_dec, 1);
 
     if (!one)
         return (fx_snum){ NULL, NULL, 0, 0 };
     *one = fx_dec_int(c, 1);
-    return fx_snum_of(c, &(fx_numrec){ .mult = one, .n_mult = 1 });
+    return fx_snum_of(c, &(fx_numrec){ .mult = one, .n_mult = 1, .whole = whole });
 }
 
-static uint32_t keep_in(fx_dec *out, uint32_t n, fx_snum a, fx_snum b)
+/* The values of a that are in b go to fin, or to recs. */
+static void keep_in(fx_snum *s, fx_numrec *recs, fx_dec *fin, fx_snum a, fx_snum b)
 {
-    for (uint32_t i = 0; i < a.n_fin; i++)
-        if (in_set(b, a.fin[i]))
-            out[n++] = a.fin[i];
-    return n;
+    bool whole;
+
+    for (uint32_t i = 0; i < a.n_fin; i++) {
+        fx_dec v = a.fin[i];
+
+        if (in_set(b, v, &whole) && whole)
+            recs[s->n_recs++] = (fx_numrec){ .has_lo = true, .has_hi = true, .lo = v, .hi = v, .whole = true };
+        else if (in_set(b, v, &whole))
+            fin[s->n_fin++] = v;
+    }
 }
 
 fx_snum fx_snum_and(fx_sc *c, fx_snum a, fx_snum b)
@@ -342,7 +358,7 @@ fx_snum fx_snum_and(fx_sc *c, fx_snum a, fx_snum b)
         fx_sc_over(c, "intervals of numbers");
         return s;
     }
-    recs = FX_SC_NEWN(c, fx_numrec, n);
+    recs = FX_SC_NEWN(c, fx_numrec, n + a.n_fin + b.n_fin);
     fin = FX_SC_NEWN(c, fx_dec, n + a.n_fin + b.n_fin);
     if (!recs || !fin)
         return s;
@@ -352,7 +368,8 @@ fx_snum fx_snum_and(fx_sc *c, fx_snum a, fx_snum b)
 
             settle(&r, recs, &s.n_recs, fin, &s.n_fin);
         }
-    s.n_fin = keep_in(fin, keep_in(fin, s.n_fin, a, b), b, a);
+    keep_in(&s, recs, fin, a, b);
+    keep_in(&s, recs, fin, b, a);
     fx_sort_decs(fin, &s.n_fin);
     s.recs = recs;
     s.fin = fin;

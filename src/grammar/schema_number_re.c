@@ -1160,7 +1160,7 @@ static fx_re record_re(fx_sc *c, const fx_numrec *r)
             return FX_RE_NONE;
         }
     }
-    if (any && integer && c->draft4)
+    if (any && r->whole)
         re = whole_integers(c, r, p, s);
     else if (any && r->n_mult)
         re = any_multiples(c, r, p, s);
@@ -1179,25 +1179,9 @@ static fx_re record_re(fx_sc *c, const fx_numrec *r)
     return re;
 }
 
-/* In draft 4 the whole ones are integers only if they look so; a type may have asked for that. */
-static fx_re finite_re(fx_sc *c, const fx_dec *v, uint32_t n)
-{
-    fx_dec *parts = FX_SC_NEWN(c, fx_dec, n);
-    uint32_t whole = 0, rest = n;
-    fx_re re = FX_RE_NONE;
-
-    if (!parts || !c->draft4 || !c->opt->any_number)
-        return parts ? values_re(c, v, n) : FX_RE_NONE;
-    for (uint32_t i = 0; i < n; i++)
-        parts[is_integer(v[i]) || !v[i].n ? whole++ : --rest] = v[i];
-    if (whole)
-        re = fx_re_and(c->re, values_re(c, parts, whole), whole_syntax(c));
-    return rest < n ? fx_re_alt(c->re, re, values_re(c, parts + rest, n - rest)) : re;
-}
-
 fx_re fx_snum_re(fx_sc *c, fx_snum s)
 {
-    fx_re re = s.n_fin ? finite_re(c, s.fin, s.n_fin) : FX_RE_NONE;
+    fx_re re = s.n_fin ? values_re(c, s.fin, s.n_fin) : FX_RE_NONE;
 
     for (uint32_t i = 0; i < s.n_recs && !c->st; i++)
         re = fx_re_alt(c->re, re, record_re(c, &s.recs[i]));

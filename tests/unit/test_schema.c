@@ -106,6 +106,8 @@ TEST(numbers)
         { "{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"type\":\"integer\"}", "1\1-0\1-12\1", "1.0\1" "1e2\1" },
         { "{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"type\":\"integer\",\"minimum\":-2,\"multipleOf\":3}", "0\1" "3\1-0\1", "3.0\1-3\1" "4\1" },
         { "{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"type\":[\"integer\",\"string\"],\"enum\":[1,\"a\"]}", "1\1\"a\"\1", "1.0\1" },
+        { "{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"multipleOf\":1,\"maximum\":3}", "1.0\1" "3\1", "1.5\1" },
+        { "{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"enum\":[1,2.5]}", "1.0\1" "2.5\1", "2\1" },
         { "{\"const\":12345678901234567890123}", "12345678901234567890123\1", "12345678901234567890124\1" },
     };
 
