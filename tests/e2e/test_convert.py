@@ -58,7 +58,7 @@ def test_same_tokens_and_template(converted):
 def test_peer_gives_the_reference(converted):
     llama_cpp = pytest.importorskip("llama_cpp")
     name, path = converted
-    llm = llama_cpp.Llama(path, n_ctx=512, n_threads=2, verbose=False)
+    llm = llama_cpp.Llama(path, n_ctx=512, n_threads=1, verbose=False)
     for p in prompts(name):
         llm.reset()
         ids, got = list(p["ids"]), []

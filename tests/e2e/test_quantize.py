@@ -35,14 +35,14 @@ def test_text(quantized):
 
 def test_peer_reads_it(quantized):
     llama_cpp = pytest.importorskip("llama_cpp")
-    llm = llama_cpp.Llama(quantized[1], n_ctx=64, n_threads=2, verbose=False)
+    llm = llama_cpp.Llama(quantized[1], n_ctx=64, n_threads=1, verbose=False)
     out = llm.create_completion(PROMPT, max_tokens=8, temperature=0)
     assert out["choices"][0]["text"].startswith(" Paris")
 
 
 def follow(llama_cpp, np, path):
     """Greedy ids and the logits behind each, of all prompts, by the peer."""
-    llm = llama_cpp.Llama(path, n_ctx=64, n_threads=2, verbose=False)
+    llm = llama_cpp.Llama(path, n_ctx=64, n_threads=1, verbose=False)
     out = []
     for prompt in [PROMPT] + MORE:
         llm.reset()
