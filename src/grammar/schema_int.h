@@ -116,6 +116,8 @@ typedef struct fx_orec {        /* objects */
     uint32_t n_some;
     uint32_t min, max;
     fx_re seen;                 /* evaluated names, besides the props so marked */
+    bool saw;                   /* it was asked what is evaluated */
+    uint64_t must;              /* a bit for each required name, by its hash */
 } fx_orec;
 
 typedef struct fx_split {

@@ -318,7 +318,7 @@ static bool classes_within(fx_sc *c, const fx_orec *a, const fx_orec *b)
 
 static bool object_within(fx_sc *c, const fx_orec *a, const fx_orec *b)
 {
-    if (a->min < b->min || a->max > b->max || (b->n_some && b->some != a->some) || !classes_within(c, a, b))
+    if ((b->must & ~a->must) || a->min < b->min || a->max > b->max || (b->n_some && b->some != a->some) || !classes_within(c, a, b))
         return false;
     for (uint32_t i = 0; i < b->n_props; i++) {
         const fx_sprop *p = &b->props[i], *q = fx_orec_find(a, p->name);
@@ -335,13 +335,12 @@ static bool object_within(fx_sc *c, const fx_orec *a, const fx_orec *b)
     return true;
 }
 
-static bool saw(const fx_orec *r)
+static void note_required(fx_orec *r)
 {
-    bool any = r->seen != FX_RE_NONE;
-
-    for (uint32_t i = 0; i < r->n_props && !any; i++)
-        any = r->props[i].seen;
-    return any;
+    r->must = 0;
+    for (uint32_t i = 0; i < r->n_props; i++)
+        if (r->props[i].required)
+            r->must |= 1ull << (fx_hash64(r->props[i].name.p, r->props[i].name.n, 0) & 63);
 }
 
 /* Drops from v what is within r; true: r is within one of v. */
@@ -349,13 +348,13 @@ static bool absorb(fx_sc *c, fx_orecs *v, const fx_orec *r)
 {
     size_t n = 0;
 
-    if (v->n > MAX_ABSORB || saw(r))
+    if (v->n > MAX_ABSORB || r->saw)
         return false;
     for (size_t i = 0; i < v->n; i++)
-        if (!saw(v->at[i]) && object_within(c, r, v->at[i]))
+        if (!v->at[i]->saw && object_within(c, r, v->at[i]))
             return true;
     for (size_t i = 0; i < v->n; i++)
-        if (saw(v->at[i]) || !object_within(c, v->at[i], r))
+        if (v->at[i]->saw || !object_within(c, v->at[i], r))
             v->at[n++] = v->at[i];
     v->n = n;
     return false;
@@ -381,6 +380,7 @@ bool fx_orecs_add(fx_sc *c, fx_orecs *v, const fx_orec *r)
         return !c->st;
     if (r->n_some && !class_could(c, r, &r->some[0]))
         return fx_orec_candidates(c, v, r);
+    note_required((fx_orec *)r);
     if (absorb(c, v, r))
         return !c->st;
     if (v->n >= FX_S_MAX_UNION)
@@ -479,6 +479,7 @@ const fx_orec *fx_orec_and(fx_sc *c, const fx_orec *a, const fx_orec *b)
         return NULL;
     r->min = FX_MAX(a->min, b->min);
     r->max = FX_MIN(a->max, b->max);
+    r->saw = a->saw || b->saw;
     r->seen = a->seen == FX_RE_NONE || b->seen == c->any_text || a->seen == b->seen ? b->seen
               : b->seen == FX_RE_NONE || a->seen == c->any_text ? a->seen : fx_re_alt(c->re, a->seen, b->seen);
     return c->st ? NULL : r;
@@ -624,7 +625,7 @@ static void or_objects(fx_sc *c, fx_split *s, const fx_split *a, const fx_split 
     for (uint32_t i = 0; i < a->n_obj + b->n_obj && !c->st; i++) {
         const fx_orec *r = i < a->n_obj ? a->obj[i] : b->obj[i - a->n_obj];
 
-        if (any && !object_is_any(c, r) && !saw(r))
+        if (any && !object_is_any(c, r) && !r->saw)
             continue;
         if (i >= a->n_obj)
             fx_orecs_add(c, &v, r);

@@ -238,6 +238,7 @@ const fx_orec *fx_sc_object(fx_sc *c, const fx_skeys *k, bool seen)
         return NULL;
     r->max = FX_S_INF;
     r->seen = FX_RE_NONE;
+    r->saw = seen;
     if (!read_patterns(c, k, &p) || !read_props(c, k, &p, r) || !read_classes(c, k, &p, r)
         || !restrict_names(c, k, r) || !fx_sc_count(c, k, FX_KW_MIN_PROPERTIES, &r->min)
         || !fx_sc_count(c, k, FX_KW_MAX_PROPERTIES, &r->max))
@@ -286,6 +287,7 @@ static const fx_orec *unseen_props(fx_sc *c, const fx_orec *r, fx_sn rest, bool 
         out->n_classes = n;
     }
     out->seen = seen ? c->any_text : FX_RE_NONE;
+    out->saw = seen;
     return c->st ? NULL : out;
 }
 
