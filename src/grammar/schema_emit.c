@@ -201,17 +201,79 @@ static fx_gnode contains_array(fx_sc *c, const fx_arec *r)
     return alternatives(c, &v);
 }
 
-/* ---- arrays -------------------------------------------------------------------------------- */
+/* ---- how many values: for uniqueItems ------------------------------------------------------ */
 
-/* How many values a node has; FX_S_INF: many, or not known. */
-static uint32_t count_values(fx_sc *c, fx_sn node)
+#define MAX_COUNT 1000000u      /* more than that is many */
+
+static uint64_t count_values(fx_sc *c, fx_sn node, int depth);
+
+static uint64_t count_arrays(fx_sc *c, const fx_arec *r, int depth)
 {
-    const fx_split *s = fx_sn_expand(c, node);
+    uint64_t sum = 0, these = 1;
 
-    if (!s || s->num.n_recs || s->str.gen != FX_RE_NONE || s->n_arr || s->n_obj)
-        return FX_S_INF;
-    return s->null + (s->bools & 1u) + (s->bools >> 1) + s->num.n_fin + s->str.n_fin;
+    for (uint32_t n = 0; n <= r->max; n++) {
+        sum += n >= r->min ? these : 0;
+        these *= count_values(c, fx_arec_item(r, n), depth);
+        if (!these)
+            break;
+        if (these > MAX_COUNT || sum > MAX_COUNT || n > 4096)
+            return MAX_COUNT;
+    }
+    return sum;
 }
+
+static uint64_t count_objects(fx_sc *c, const fx_orec *r, int depth)
+{
+    uint64_t n = 1;
+
+    if (r->n_classes)
+        return MAX_COUNT;
+    for (uint32_t i = 0; i < r->n_props && n < MAX_COUNT; i++)
+        n *= count_values(c, r->props[i].value, depth) + !r->props[i].required;
+    return FX_MIN(n, MAX_COUNT);
+}
+
+/* How many values a node has at most; MAX_COUNT: many, or not known. */
+static uint64_t count_values(fx_sc *c, fx_sn node, int depth)
+{
+    const fx_split *s = node > FX_SN_TRUE && depth < 4 ? fx_sn_expand(c, node) : NULL;
+    uint64_t n;
+
+    if (node == FX_SN_FALSE)
+        return 0;
+    if (!s || s->num.n_recs || s->str.gen != FX_RE_NONE)
+        return MAX_COUNT;
+    n = s->null + (s->bools & 1u) + (s->bools >> 1) + (uint64_t)s->num.n_fin + s->str.n_fin;
+    for (uint32_t i = 0; i < s->n_arr && n < MAX_COUNT; i++)
+        n += count_arrays(c, s->arr[i], depth + 1);
+    for (uint32_t i = 0; i < s->n_obj && n < MAX_COUNT; i++)
+        n += count_objects(c, s->obj[i], depth + 1);
+    return FX_MIN(n, MAX_COUNT);
+}
+
+/* Items that run out of values: an array must not be begun that can't be ended. */
+static bool limit_unique(fx_sc *c, const fx_arec *r, fx_gram_array_spec *spec, fx_gram_contains *one)
+{
+    uint64_t rest = count_values(c, r->rest, 0), yes, no;
+
+    if (spec->contains) {
+        yes = count_values(c, fx_sn_and(c, r->rest, r->contains[0].node), 0);
+        no = count_values(c, fx_sn_and(c, r->rest, fx_sn_not(c, r->contains[0].node)), 0);
+        if (yes < MAX_COUNT)
+            one->max = FX_MIN(one->max, (uint32_t)yes);
+        if (no < MAX_COUNT && one->max != FX_GRAM_INF)
+            spec->max = FX_MIN(spec->max, one->max + (uint32_t)no);
+        return one->min <= one->max;
+    }
+    if (!r->n_prefix && rest < MAX_COUNT)
+        spec->max = FX_MIN(spec->max, (uint32_t)rest);
+    for (uint32_t i = 0; i < r->min && r->n_prefix && i <= r->n_prefix; i++)
+        if (count_values(c, fx_arec_item(r, i), 0) <= (i < r->n_prefix ? i : r->min - 1))
+            return fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, "uniqueItems where an item has few values");
+    return true;
+}
+
+/* ---- arrays -------------------------------------------------------------------------------- */
 
 static fx_gnode array(fx_sc *c, const fx_arec *r)
 {
@@ -242,8 +304,8 @@ static fx_gnode array(fx_sc *c, const fx_arec *r)
     } else {
         spec.rest = spec.max > spec.n_prefix ? fx_sc_emit(c, r->rest) : FX_GNODE_NEVER;
     }
-    if (spec.unique && !r->n_prefix && !c->st)
-        spec.max = FX_MIN(spec.max, count_values(c, r->rest));
+    if (spec.unique && !c->st && !limit_unique(c, r, &spec, &one))
+        return FX_GNODE_NEVER;
     if (spec.rest == FX_GNODE_NEVER)
         spec.max = FX_MIN(spec.max, (uint32_t)spec.n_prefix);
     return c->st || spec.min > spec.max ? FX_GNODE_NEVER : fx_gram_array(c->b, &spec);

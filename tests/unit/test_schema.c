@@ -180,6 +180,20 @@ TEST(arrays)
     CHECK_ROWS(rows, &judge);
 }
 
+TEST(unique_items_run_out)
+{
+    static const row rows[] = {
+        { "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"boolean\"},\"minItems\":3}", "", "[true,false]\1" },
+        { "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[1,\"a\",null]},\"minItems\":3}", "[1,null,\"a\"]\1", "[1,null]\1[1,null,\"a\",1]\1" },
+        { "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[1,2,\"a\",true]},\"contains\":{\"const\":1},\"minContains\":2}", "", "[1,2]\1" },
+        { "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[1,2,\"a\"]},\"contains\":{\"type\":\"integer\"},\"minItems\":3}", "[2,\"a\",1]\1", "[1,2]\1[2]\1" },
+        { "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[[],[1],{\"a\":1}]},\"minItems\":4}", "", "[[],[1]]\1" },
+        { "{\"type\":\"array\",\"uniqueItems\":true,\"prefixItems\":[{\"type\":\"boolean\"},{\"type\":\"boolean\"}],\"items\":false}", "[true,false]\1[]\1[true]\1", "[true,true]\1" },
+    };
+
+    CHECK_ROWS(rows, &judge);
+}
+
 TEST(objects)
 {
     static const row rows[] = {
@@ -334,6 +348,7 @@ TEST(refused_by_pointer)
         { "{\"multipleOf\":1.23456789012}", FORNAX_EUNSUP, "#/multipleOf" },
         { "{\"minimum\":1e99999}", FORNAX_EUNSUP, "#/minimum" },
         { "{\"not\":{\"uniqueItems\":true}}", FORNAX_EUNSUP, "#" },
+        { "{\"uniqueItems\":true,\"prefixItems\":[{\"const\":1},{\"const\":1}],\"minItems\":2}", FORNAX_EUNSUP, "#" },
         { "3", FORNAX_EFORMAT, "#" },
         { "{\"a\":1,\"a\":2}", FORNAX_EFORMAT, "" },
         { "{\"a\":1", FORNAX_EFORMAT, "" },
