@@ -167,6 +167,7 @@ FORNAX_API fornax_status fornax_model_open(fornax_model **out, fornax_context *c
 FORNAX_API void fornax_model_close(fornax_model *model);
 FORNAX_API const fornax_model_info *fornax_model_get_info(const fornax_model *model);
 FORNAX_API const fornax_tokenizer *fornax_model_tokenizer(const fornax_model *model);
+FORNAX_API fornax_context *fornax_model_context(const fornax_model *model);
 
 /* What is inside a model file or folder, without loading it: header, metadata,
  * tensors; as text for people (json 0) or one JSON object (json 1). *out is
@@ -245,7 +246,7 @@ FORNAX_API void fornax_prompt_close(fornax_prompt *prompt);
 /* ---- Grammars ------------------------------------------------------------------------- */
 
 /* A language that text is held to. Immutable: any number of matchers on any threads
- * share one. What a source asks for is enforced or refused: FORNAX_EUNSUP names the
+ * share one. Made lazily, and kept by the context for when the same source comes again. What a source asks for is enforced or refused: FORNAX_EUNSUP names the
  * construct (of a schema: its JSON pointer in err->param), FORNAX_EFORMAT a fault. */
 typedef struct fornax_grammar fornax_grammar;
 
@@ -452,6 +453,11 @@ typedef struct fornax_request_options {
     fornax_event_fn on_event;   /* NULL: events are queued for fornax_request_next            */
     void *event_user;
     const struct fornax_adapter *adapter;   /* of the engine's model, kept until the request is done; NULL: none */
+    const struct fornax_grammar *grammar;   /* what the text of each choice is held to; copied; NULL: nothing.
+                                   Then ignore_eos must be 0. A choice ends where its text can't go on,
+                                   and the end tokens come only where the text is whole; one that ends
+                                   with FORNAX_FINISH_LENGTH has a prefix of such a text */
+    int special_text;           /* 1: control tokens are part of the text, but those that end it      */
 } fornax_request_options;
 
 /* Queues a request. FORNAX_EBUSY: the queue is full. FORNAX_EARG: an option is out of
@@ -496,6 +502,59 @@ FORNAX_API void fornax_adapter_close(fornax_adapter *adapter);
 /* As fornax_model_evaluate, with the adapter. */
 FORNAX_API fornax_status fornax_adapter_evaluate(fornax_adapter *adapter, const int32_t *ids, size_t n, size_t first,
                                                  fornax_logits_fn each, void *user, fornax_error *err);
+
+/* ---- Turns: thoughts and tool calls in the model's own format -------------------------------- */
+
+/* What one reply may be: the request's tools in the form of the model's family (found from its chat template), the
+ * text around them, thoughts. Immutable; any thread. */
+typedef struct fornax_turn fornax_turn;
+
+typedef struct fornax_turn_options {
+    size_t size;
+    const char *tools;          /* JSON list in OpenAI's form, or NULL                                */
+    const char *tool_choice;    /* JSON: "auto", "none", "required", a function, allowed_tools; NULL: "auto" */
+    int single_call;            /* 1: at most one call                                                */
+    const char *format;         /* what text is held to: a source for fornax_grammar_new; NULL: nothing */
+    size_t format_n;
+    const fornax_grammar_options *format_options;
+    const char *prompt;         /* the rendered prompt, whose end may have opened a thought; or NULL  */
+    size_t prompt_n;
+    const char *family;         /* "hermes", "mistral", ...; NULL: found from the chat template        */
+    int keep_thoughts;          /* 1: thoughts are text                                               */
+} fornax_turn_options;
+
+/* FORNAX_EARG, FORNAX_EUNSUP: err->param names the field at fault ("tools[0].function.parameters#/..."). */
+FORNAX_API fornax_status fornax_turn_open(fornax_turn **out, const fornax_tokenizer *tok, const fornax_turn_options *opt,
+                                          fornax_error *err);
+FORNAX_API const fornax_grammar *fornax_turn_grammar(const fornax_turn *turn);   /* NULL: free text */
+FORNAX_API const char *fornax_turn_family(const fornax_turn *turn);
+/* Whether the form's tags are control tokens: then set special_text in the request. */
+FORNAX_API int fornax_turn_special_text(const fornax_turn *turn);
+FORNAX_API void fornax_turn_close(fornax_turn *turn);
+
+typedef enum fornax_part_kind {
+    FORNAX_PART_TEXT = 1,
+    FORNAX_PART_THOUGHT,
+    FORNAX_PART_CALL,           /* a call begins; text: the tool's name                                */
+    FORNAX_PART_ARGUMENTS,      /* a piece of its arguments: JSON text, as the model wrote it          */
+    FORNAX_PART_CALL_END        /* text: all bytes of the call, tags included                          */
+} fornax_part_kind;
+
+typedef struct fornax_part {
+    fornax_part_kind kind;
+    int call;                   /* 0, 1, ... in the reply; -1: not of a call                           */
+    const char *text;           /* not zero-terminated; valid during the call                          */
+    size_t n;
+} fornax_part;
+typedef void (*fornax_part_fn)(void *user, const fornax_part *part);
+
+/* Takes a reply apart as it streams in. One thread at a time. What doesn't parse as a call is text. */
+typedef struct fornax_reply fornax_reply;
+FORNAX_API fornax_status fornax_reply_open(fornax_reply **out, const fornax_turn *turn, fornax_part_fn part, void *user,
+                                           fornax_error *err);
+FORNAX_API fornax_status fornax_reply_feed(fornax_reply *r, const char *text, size_t n, fornax_error *err);
+FORNAX_API fornax_status fornax_reply_end(fornax_reply *r, fornax_error *err);
+FORNAX_API void fornax_reply_close(fornax_reply *r);
 
 /* ---- Sessions: a conversation in a few lines ----------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "api/embed.h"
+#include "api/grammar.h"
 #include "base/cpu.h"
 #include "base/fpmode.h"
 #include "base/log.h"
@@ -32,6 +33,8 @@ struct fornax_context {
     fx_pool *pool;
     pid_t pid;                   /* of the process that opened it */
     int64_t pinned_now;          /* FORNAX_NOW, or -1 */
+    fx_grammar_cache grammars;
+    atomic_ullong serial;        /* numbers its tokenizers */
 };
 
 /* FORNAX_EARG in a forked child. */
@@ -58,6 +61,7 @@ struct fornax_tokenizer {
     fx_weights *weights;         /* own, opened for headers only; NULL: a model's */
     fx_tokenizer *t;             /* NULL: the folder has a template only */
     fx_arena arena;
+    uint64_t serial;             /* tells it from others of the context, also closed ones */
     int32_t *eos;                /* generation ends at these */
     size_t n_eos;
     const char *template_text;   /* zero-terminated, or NULL */
@@ -88,6 +92,8 @@ struct fornax_model {
     fx_model_params params;      /* without layer_flags */
     fx_embedder embedder;        /* where 'hidden' */
     _Atomic(fx_exec *) spare_exec;   /* embed.c's, for the next call, or NULL */
+    pthread_mutex_t vocab_lock;
+    fx_gvocab *vocab;            /* under it; NULL until a grammar is used */
 };
 
 /* FORNAX_EUNSUP for a model that was opened for embedding. */

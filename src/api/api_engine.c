@@ -104,6 +104,7 @@ fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
                                     fornax_error *err)
 {
     fornax_request_options given = FORNAX_OPTIONS(fornax_request_options);
+    fx_request_grammar held = { 0 };
     fx_request *r = NULL;
     fx_status st;
 
@@ -116,14 +117,18 @@ fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
     FX_TRY(fx_api_options(&given, sizeof given, opt, "fornax_request_options", err));
     if (given.adapter && given.adapter->model != engine->model)
         return fx_fail_param(err, FORNAX_EARG, "adapter", "adapter: it belongs to another model");
+    if (given.grammar) {
+        held.gram = fx_api_gram(given.grammar);
+        FX_TRY(fx_api_vocab(&held.vocab, engine->model, err));
+    }
     if (given.adapter) {
         fornax_adapter *a = (fornax_adapter *)given.adapter;      /* its count of users */
         const fx_request_adapter with = { a->adapter, fx_str_n((const char *)&a->identity, sizeof a->identity),
                                           fx_api_adapter_drop, a };
         atomic_fetch_add(&a->refs, 1);
-        st = fx_request_submit_with(&r, engine->e, &given, &with, err);
+        st = fx_request_submit_with(&r, engine->e, &given, &with, held.gram ? &held : NULL, err);
     } else {
-        st = fx_request_submit(&r, engine->e, &given, err);
+        st = fx_request_submit_with(&r, engine->e, &given, NULL, held.gram ? &held : NULL, err);
     }
     *out = (fornax_request *)r;
     return st;

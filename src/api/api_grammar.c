@@ -1,12 +1,19 @@
 /* api_grammar.c - fornax_grammar, fornax_vocabulary and fornax_matcher over grammar/. */
+#include <string.h>
+
 #include "api/api.h"
 #include "grammar/matcher.h"
 #include "grammar/schema.h"
+
+enum { CACHE_BYTES = 64 << 20, CACHE_ENTRIES = 256 };
 
 struct fornax_grammar {
     fornax_context *ctx;
     fx_gram *g;
     fx_buf warnings;
+    fx_buf key;                  /* what it was made from */
+    uint64_t hash;
+    atomic_int refs;             /* owners, and 1 while it is in the cache */
 };
 
 struct fornax_vocabulary {
@@ -19,54 +26,52 @@ struct fornax_matcher {
     fx_matcher *m;
 };
 
-typedef struct source {
-    fornax_context *ctx;
-    fx_str text;
-    const fornax_grammar_options *opt;
-    fx_buf *warnings;
-} source;
-
 /* ---- Kinds of source ------------------------------------------------------------------- */
 
-static fx_status build_schema(fx_gnode *root, fx_gram_builder *b, const source *s, fx_error *err)
+static fx_status build_schema(fx_gnode *root, fx_gram_builder *b, const fx_grammar_source *s, fx_buf *warnings,
+                              fx_error *err)
 {
-    const fx_mem *mem = &s->ctx->mem;
-    size_t n = s->opt->n_documents;
+    const fx_mem *mem = s->mem;
+    size_t n = s->o.n_documents;
     fx_str *strs = fx_mem_array(mem, 2 * n + 1, sizeof(*strs));
-    fx_schema_options o = { .any_order = s->opt->any_order, .any_number = s->opt->any_number,
-                            .annotate_formats = s->opt->annotate_formats, .strict_formats = s->opt->strict_formats,
+    fx_schema_options o = { .any_order = s->o.any_order, .any_number = s->o.any_number,
+                            .annotate_formats = s->o.annotate_formats, .strict_formats = s->o.strict_formats,
                             .remote_uris = strs, .remote_texts = strs + n, .n_remotes = n };
     fx_status st;
 
     if (!strs)
         return fx_nomem(err, "a grammar");
     for (size_t i = 0; i < n; i++) {
-        strs[i] = fx_str_of(s->opt->document_uris[i]);
-        strs[n + i] = fx_str_of(s->opt->documents[i]);
+        strs[i] = fx_str_of(s->o.document_uris[i]);
+        strs[n + i] = fx_str_of(s->o.documents[i]);
     }
-    st = fx_schema_build(root, b, mem, s->text, &o, s->warnings, err);
+    st = fx_schema_build(root, b, mem, s->text, &o, warnings, err);
     fx_mem_free(mem, strs, (2 * n + 1) * sizeof(*strs));
     return st;
 }
 
-static fx_status build_regex(fx_gnode *root, fx_gram_builder *b, const source *s, fx_error *err)
+static fx_status build_regex(fx_gnode *root, fx_gram_builder *b, const fx_grammar_source *s, fx_buf *warnings,
+                             fx_error *err)
 {
     fx_re re;
 
+    (void)warnings;
     FX_TRY(fx_re_ecma(&re, fx_gram_regexes(b), FX_SPELL_UTF8, s->text, true, err));
     *root = fx_gram_lexeme(b, re);
     return FORNAX_OK;
 }
 
-static fx_status build_choice(fx_gnode *root, fx_gram_builder *b, const source *s, fx_error *err)
+static fx_status build_choice(fx_gnode *root, fx_gram_builder *b, const fx_grammar_source *s, fx_buf *warnings,
+                              fx_error *err)
 {
     json_error_t why;
     json_t *list = json_loadb(s->text.p, s->text.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why), *x;
     fx_re_pool *p = fx_gram_regexes(b);
     size_t i, n = json_array_size(list);
-    fx_re *kids = fx_mem_array(&s->ctx->mem, n + 1, sizeof(*kids));
+    fx_re *kids = fx_mem_array(s->mem, n + 1, sizeof(*kids));
     fx_status st = kids ? FORNAX_OK : fx_nomem(err, "a grammar");
 
+    (void)warnings;
     if (st == FORNAX_OK && n == 0)
         st = fx_fail_param(err, FORNAX_EFORMAT, "choice", "choice: expected a JSON array of strings, one or more");
     json_array_foreach(list, i, x) {
@@ -77,14 +82,14 @@ static fx_status build_choice(fx_gnode *root, fx_gram_builder *b, const source *
     }
     if (st == FORNAX_OK)
         *root = fx_gram_lexeme(b, fx_re_alt_of(p, kids, n));
-    fx_mem_free(&s->ctx->mem, kids, (n + 1) * sizeof(*kids));
+    fx_mem_free(s->mem, kids, (n + 1) * sizeof(*kids));
     json_decref(list);
     return st;
 }
 
 static const struct {
     const char *name;
-    fx_status (*build)(fx_gnode *root, fx_gram_builder *b, const source *s, fx_error *err);
+    fx_status (*build)(fx_gnode *root, fx_gram_builder *b, const fx_grammar_source *s, fx_buf *warnings, fx_error *err);
 } kinds[] = {
     { "json_schema", build_schema },
     { "regex", build_regex },
@@ -116,67 +121,215 @@ static fx_status find_options(const fornax_grammar_options *o, size_t *kind, fx_
     return FORNAX_OK;
 }
 
-static fx_status build(fx_gram **out, const source *s, fx_error *err)
+fx_status fx_api_source(fx_grammar_source *s, const fx_mem *mem, const char *text, size_t n, const fornax_grammar_options *given,
+                        fx_error *err)
 {
-    fx_gram_limits limits = { .allow_never = s->opt->allow_never };
+    fx_gram_space space;
+    size_t kind;
+
+    *s = (fx_grammar_source){ .text = fx_str_n(text, n == SIZE_MAX ? strlen(text) : n), .o = FORNAX_OPTIONS(fornax_grammar_options),
+                              .mem = mem };
+    FX_TRY(fx_api_options(&s->o, sizeof(s->o), given, "fornax_grammar_options", err));
+    return find_options(&s->o, &kind, &space, err);
+}
+
+static void put_part(fx_buf *key, fx_str part)
+{
+    fx_buf_printf(key, "%zu:", part.n);
+    fx_buf_str(key, part);
+}
+
+void fx_api_source_key(fx_buf *key, const fx_grammar_source *s)
+{
+    const fornax_grammar_options *o = &s->o;
+
+    fx_buf_printf(key, "%s %s %d %d %d %d %d\n", o->kind ? o->kind : "json_schema", o->space ? o->space : "bounded", o->any_order != 0,
+                  o->any_number != 0, o->annotate_formats != 0, o->strict_formats != 0, o->allow_never != 0);
+    for (size_t i = 0; i < o->n_documents; i++) {
+        put_part(key, fx_str_of(o->document_uris[i]));
+        put_part(key, fx_str_of(o->documents[i]));
+    }
+    put_part(key, s->text);
+}
+
+fx_status fx_api_source_build(const fx_grammar_source *s, fx_gnode *root, fx_gram_builder *b, fx_buf *warnings, fx_error *err)
+{
     fx_gram_space space = FX_SPACE_BOUNDED;
-    fx_gram_builder *b;
-    fx_gnode root = FX_GNODE_NEVER;
-    fx_status st;
     size_t kind = 0;
 
-    FX_TRY(find_options(s->opt, &kind, &space, err));
-    b = fx_gram_builder_new(&s->ctx->mem, &limits);
+    FX_TRY(find_options(&s->o, &kind, &space, err));
+    fx_gram_set_space(b, space);
+    return kinds[kind].build(root, b, s, warnings, err);
+}
+
+/* ---- The cache: newest first ------------------------------------------------------------------ */
+
+static void unref(fornax_grammar *g)
+{
+    const fx_mem *mem = &g->ctx->mem;
+
+    if (atomic_fetch_sub(&g->refs, 1) != 1)
+        return;
+    if (g->g)
+        fx_gram_unref(g->g);
+    fx_buf_done(&g->warnings);
+    fx_buf_done(&g->key);
+    fx_mem_free(mem, g, sizeof(*g));
+}
+
+static fornax_grammar *find_cached(fx_grammar_cache *c, uint64_t hash, fx_str key)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        fornax_grammar *g = c->at[i];
+
+        if (g->hash != hash || !fx_str_eq(fx_buf_view(&g->key), key))
+            continue;
+        memmove(c->at + 1, c->at, i * sizeof(*c->at));
+        c->at[0] = g;
+        atomic_fetch_add(&g->refs, 1);
+        return g;
+    }
+    return NULL;
+}
+
+/* The lazily made states of a grammar grow after it came in, so all are counted anew. */
+static void keep_cached(fx_grammar_cache *c, fornax_grammar *g)
+{
+    size_t bytes = 0, n = 0;
+
+    if (fx_gram_bytes(g->g) > CACHE_BYTES)
+        return;
+    if (c->n == CACHE_ENTRIES)
+        unref(c->at[--c->n]);
+    memmove(c->at + 1, c->at, c->n * sizeof(*c->at));
+    c->at[0] = g;
+    c->n++;
+    atomic_fetch_add(&g->refs, 1);
+    while (n < c->n && (bytes += fx_gram_bytes(c->at[n]->g)) <= CACHE_BYTES)
+        n++;
+    while (c->n > n)
+        unref(c->at[--c->n]);
+}
+
+fx_status fx_grammar_cache_init(fx_grammar_cache *c, const fx_mem *mem, fx_error *err)
+{
+    c->mem = mem;
+    c->n = 0;
+    c->at = fx_mem_array(mem, CACHE_ENTRIES, sizeof(*c->at));
+    if (!c->at)
+        return fx_nomem(err, "a context");
+    pthread_mutex_init(&c->lock, NULL);
+    return FORNAX_OK;
+}
+
+void fx_grammar_cache_done(fx_grammar_cache *c)
+{
+    if (!c->at)
+        return;
+    while (c->n > 0)
+        unref(c->at[--c->n]);
+    fx_mem_free(c->mem, c->at, CACHE_ENTRIES * sizeof(*c->at));
+    pthread_mutex_destroy(&c->lock);
+}
+
+/* ---- Making ---------------------------------------------------------------------------------------- */
+
+/* A new one with the key, or the cached one that has it. */
+static fx_status begin(fornax_grammar **out, fornax_context *ctx, fx_buf *key, bool *cached, fx_error *err)
+{
+    fornax_grammar *g = fx_mem_zalloc(&ctx->mem, sizeof(*g)), *found;
+
+    if (!g || key->failed) {
+        fx_mem_free(&ctx->mem, g, g ? sizeof(*g) : 0);
+        fx_buf_done(key);
+        return fx_nomem(err, "a grammar");
+    }
+    g->ctx = ctx;
+    atomic_store(&g->refs, 1);
+    fx_buf_init(&g->warnings, &ctx->mem);
+    g->key = *key;
+    g->hash = fx_hash64(g->key.p, g->key.n, 0);
+    pthread_mutex_lock(&ctx->grammars.lock);
+    found = find_cached(&ctx->grammars, g->hash, fx_buf_view(&g->key));
+    pthread_mutex_unlock(&ctx->grammars.lock);
+    *cached = found != NULL;
+    if (found)
+        unref(g);
+    *out = found ? found : g;
+    return FORNAX_OK;
+}
+
+static fx_status build(fornax_grammar *g, const fx_gram_limits *limits, fx_grammar_build_fn fn, void *user, fx_error *err)
+{
+    fx_gram_builder *b = fx_gram_builder_new(&g->ctx->mem, limits);
+    fx_gnode root = FX_GNODE_NEVER;
+    fx_status st;
+
     if (!b)
         return fx_nomem(err, "a grammar");
-    fx_gram_set_space(b, space);
-    st = kinds[kind].build(&root, b, s, err);
+    st = fn(user, &root, b, &g->warnings, err);
     if (st != FORNAX_OK) {
         fx_gram_builder_free(b);
         return st;
     }
-    return fx_gram_finish(out, b, root, err);
+    FX_TRY(fx_gram_finish(&g->g, b, root, err));
+    return g->warnings.failed ? fx_nomem(err, "a grammar") : FORNAX_OK;
+}
+
+fx_status fx_api_grammar(fornax_grammar **out, fornax_context *ctx, fx_buf *key, const fx_gram_limits *limits,
+                         fx_grammar_build_fn fn, void *user, fx_error *err)
+{
+    fornax_grammar *g = NULL;
+    bool cached;
+    fx_status st;
+
+    FX_TRY(begin(&g, ctx, key, &cached, err));
+    if (!cached) {
+        st = build(g, limits, fn, user, err);
+        if (st != FORNAX_OK) {
+            unref(g);
+            return st;
+        }
+        pthread_mutex_lock(&ctx->grammars.lock);
+        keep_cached(&ctx->grammars, g);
+        pthread_mutex_unlock(&ctx->grammars.lock);
+    }
+    *out = g;
+    return FORNAX_OK;
+}
+
+static fx_status build_source(void *user, fx_gnode *root, fx_gram_builder *b, fx_buf *warnings, fx_error *err)
+{
+    return fx_api_source_build(user, root, b, warnings, err);
 }
 
 fornax_status fornax_grammar_new(fornax_grammar **out, fornax_context *ctx, const char *text, size_t n,
                                  const fornax_grammar_options *opt, fornax_error *err)
 {
-    fornax_grammar_options o = FORNAX_OPTIONS(fornax_grammar_options);
-    fornax_grammar *g;
-    fx_status st;
+    fx_gram_limits limits = { 0 };
+    fx_grammar_source s;
+    fx_buf key;
 
     FX_API_NEED(out);
     *out = NULL;
     FX_API_NEED(ctx);
     FX_API_NEED(text);
     FX_TRY(fx_api_usable(ctx, err));
-    FX_TRY(fx_api_options(&o, sizeof(o), opt, "fornax_grammar_options", err));
-    g = fx_mem_zalloc(&ctx->mem, sizeof(*g));
-    if (!g)
-        return fx_nomem(err, "a grammar");
-    g->ctx = ctx;
-    fx_buf_init(&g->warnings, &ctx->mem);
-    st = build(&g->g, &(source){ ctx, fx_str_n(text, n), &o, &g->warnings }, err);
-    if (st == FORNAX_OK && g->warnings.failed)
-        st = fx_nomem(err, "a grammar");
-    if (st != FORNAX_OK) {
-        fornax_grammar_close(g);
-        return st;
-    }
-    *out = g;
-    return FORNAX_OK;
+    FX_TRY(fx_api_source(&s, &ctx->mem, text, n, opt, err));
+    limits.allow_never = s.o.allow_never;
+    fx_buf_init(&key, &ctx->mem);
+    fx_api_source_key(&key, &s);
+    return fx_api_grammar(out, ctx, &key, &limits, build_source, &s, err);
 }
 
 const char *fornax_grammar_warnings(const fornax_grammar *g) { return g ? fx_buf_view(&g->warnings).p : ""; }
 size_t fornax_grammar_bytes(const fornax_grammar *g) { return g ? fx_gram_bytes(g->g) : 0; }
+fx_gram *fx_api_gram(const fornax_grammar *g) { return g->g; }
 
 void fornax_grammar_close(fornax_grammar *g)
 {
-    if (!g)
-        return;
-    fx_gram_unref(g->g);
-    fx_buf_done(&g->warnings);
-    fx_mem_free(&g->ctx->mem, g, sizeof(*g));
+    if (g)
+        unref(g);
 }
 
 /* ---- Vocabularies ------------------------------------------------------------------------------ */
@@ -237,6 +390,33 @@ fornax_status fornax_vocabulary_of(fornax_vocabulary **out, fornax_context *ctx,
     FX_TRY(fx_api_usable(ctx, err));
     return new_vocabulary(out, ctx, &(fx_gvocab_desc){ .n = n, .bytes = listed_bytes, .special = listed_special,
                                                        .user = tokens, .eos = eos, .n_eos = n_eos }, err);
+}
+
+/* Logits may be wider than the tokenizer: what has no bytes is never allowed. */
+static fx_str model_bytes(const void *user, int32_t id)
+{
+    return (size_t)id < fx_tokenizer_size(user) ? fx_tokenizer_bytes(user, id) : (fx_str){ 0 };
+}
+
+static bool model_special(const void *user, int32_t id)
+{
+    return (size_t)id < fx_tokenizer_size(user) && fx_tokenizer_special(user, id);
+}
+
+fx_status fx_api_vocab(fx_gvocab **out, fornax_model *m, fx_error *err)
+{
+    const fx_gvocab_desc d = { .n = (size_t)m->info.vocab_size, .bytes = model_bytes, .special = model_special,
+                               .user = m->tok->t, .eos = m->tok->eos, .n_eos = m->tok->n_eos };
+    fx_status st = FORNAX_OK;
+
+    if (!m->tok->t)
+        return fx_fail_param(err, FORNAX_EUNSUP, "grammar", "grammar: the model has no tokenizer");
+    pthread_mutex_lock(&m->vocab_lock);
+    if (!m->vocab)
+        st = fx_gvocab_new(&m->vocab, &m->ctx->mem, &d, err);
+    *out = m->vocab;
+    pthread_mutex_unlock(&m->vocab_lock);
+    return st;
 }
 
 size_t fornax_vocabulary_words(const fornax_vocabulary *v) { return v ? fx_gvocab_words(v->v) : 0; }

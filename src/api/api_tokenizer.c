@@ -333,6 +333,7 @@ fx_status fx_api_tokenizer_new(fornax_tokenizer **out, fornax_context *ctx, fx_w
     if (!tok)
         return fx_nomem(err, "a tokenizer");
     tok->ctx = ctx;
+    tok->serial = atomic_fetch_add(&ctx->serial, 1);
     fx_arena_init(&tok->arena, &ctx->mem, 0);
     pthread_mutex_init(&tok->lock, NULL);
     tok->trusted = json_object();

@@ -98,8 +98,11 @@ fornax_status fornax_context_open(fornax_context **out, const fornax_context_opt
     ctx->pid = getpid();
     st = read_environment(ctx, opt->cpu, err);
     if (st == FORNAX_OK)
+        st = fx_grammar_cache_init(&ctx->grammars, &ctx->mem, err);
+    if (st == FORNAX_OK)
         st = fx_pool_new(&ctx->pool, &ctx->mem, opt->threads, err);
     if (st != FORNAX_OK) {
+        fx_grammar_cache_done(&ctx->grammars);
         fx_mem_free(&mem, ctx, sizeof *ctx);
         return st;
     }
@@ -115,6 +118,7 @@ void fornax_context_close(fornax_context *ctx)
         return;
     fx_mem mem = ctx->mem;
     fx_pool_free(ctx->pool);
+    fx_grammar_cache_done(&ctx->grammars);
     fx_mem_free(&mem, ctx, sizeof *ctx);
 }
 

@@ -207,6 +207,7 @@ fornax_status fornax_model_open(fornax_model **out, fornax_context *ctx, const c
         return fx_nomem(err, "a model");
     m->ctx = ctx;
     fx_arena_init(&m->arena, &ctx->mem, 0);
+    pthread_mutex_init(&m->vocab_lock, NULL);
     old = fx_fpmode_enter();
     st = fx_weights_open(&m->weights, &ctx->mem, path, 0, err);
     if (st == FORNAX_OK)
@@ -234,6 +235,9 @@ void fornax_model_close(fornax_model *m)
         return;
     fx_exec_free(atomic_load(&m->spare_exec));
     fx_program_free(m->program);
+    if (m->vocab)
+        fx_gvocab_unref(m->vocab);
+    pthread_mutex_destroy(&m->vocab_lock);
     fornax_tokenizer_close(m->tok);
     fx_weights_close(m->weights);
     fx_arena_done(&m->arena);
@@ -242,6 +246,7 @@ void fornax_model_close(fornax_model *m)
 
 const fornax_model_info *fornax_model_get_info(const fornax_model *model) { return &model->info; }
 const fornax_tokenizer *fornax_model_tokenizer(const fornax_model *model) { return model->tok; }
+fornax_context *fornax_model_context(const fornax_model *model) { return model->ctx; }
 
 /* ---- Evaluation ---- */
 

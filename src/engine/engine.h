@@ -25,6 +25,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "grammar/matcher.h"
 #include "tensor/rows.h"
 #include "text/tokenizer.h"
 
@@ -75,9 +76,14 @@ typedef struct fx_request_adapter {
     void (*drop)(void *user);
     void *user;
 } fx_request_adapter;
-/* adapter NULL: none. */
+/* What the output is held to; the request's choices keep references of their own. */
+typedef struct fx_request_grammar {
+    fx_gram *gram;
+    fx_gvocab *vocab;                  /* of as many ids as the logits have */
+} fx_request_grammar;
+/* adapter, grammar NULL: none. */
 fx_status fx_request_submit_with(fx_request **out, fx_engine *e, const fornax_request_options *opt,
-                                 const fx_request_adapter *adapter, fx_error *err);
+                                 const fx_request_adapter *adapter, const fx_request_grammar *grammar, fx_error *err);
 fx_status fx_request_submit(fx_request **out, fx_engine *e, const fornax_request_options *opt, fx_error *err);
 fx_status fx_request_next(fx_request *r, const fornax_event **event, int timeout_ms, fx_error *err);
 int fx_request_fd(fx_request *r);                 /* -1: no descriptor to be had */

@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "engine/events.h"
 #include "engine/stream.h"
+#include "grammar/matcher.h"
 #include "sample/sample.h"
 #include "sched/sched.h"
 
@@ -26,6 +27,7 @@ typedef struct fx_choice {
     int32_t index;
     fx_sampler sampler;
     fx_stream stream;
+    fx_matcher *matcher;           /* its place in the grammar; NULL: free text */
     fornax_finish finish;
     void *block;                   /* tokens, keys, pages of seq */
     size_t block_bytes;
@@ -59,6 +61,7 @@ typedef struct fx_sample_job {
     fx_choice *choice;
     float *logits;
     fx_sampled out;
+    fx_error mask_err;             /* status: why there is no mask, or FORNAX_OK */
 } fx_sample_job;
 
 struct fx_engine {

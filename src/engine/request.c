@@ -52,6 +52,8 @@ static fx_status check_numbers(const fx_engine *e, const fornax_request_options 
             return bad_number(err, rows[i].name, rows[i].expected, rows[i].value);
     if (o->max_tokens > 0 && o->min_tokens > o->max_tokens)
         return bad_number(err, "min_tokens", "at most max_tokens", (double)o->min_tokens);
+    if (o->grammar && o->ignore_eos)
+        return fx_fail_param(err, FORNAX_EARG, "ignore_eos", "ignore_eos: a text that is held to a grammar ends where that says");
     if (o->prompt_logprobs)
         return fx_fail_param(err, FORNAX_EUNSUP, "prompt_logprobs", "prompt_logprobs: not implemented, must be 0");
     return FORNAX_OK;
@@ -188,6 +190,7 @@ static fx_status copy_options(fx_request *r, const fornax_request_options *o, fx
     r->opt.stop_ids = NULL;                              /* copied elsewhere or no longer needed */
     r->opt.stop = NULL;
     r->opt.cache_salt = NULL;
+    r->opt.grammar = NULL;
     return FORNAX_OK;
 }
 
@@ -210,7 +213,7 @@ static bool make_arrays(fx_choice *c, const fx_engine *e, int64_t longest)
     return true;
 }
 
-static fx_status make_choice(fx_request *r, int32_t i, fx_error *err)
+static fx_status make_choice(fx_request *r, int32_t i, const fx_request_grammar *grammar, fx_error *err)
 {
     fx_choice *c = &r->choices[i];
     int32_t n_prompt = (int32_t)r->opt.n_ids;
@@ -230,7 +233,11 @@ static fx_status make_choice(fx_request *r, int32_t i, fx_error *err)
     c->seq.owner = c;
     FX_TRY(fx_sampler_init(&c->sampler, r->engine->mem, &r->params, r->engine->stepper.vocab, i, longest, err));
     fx_sampler_prompt(&c->sampler, r->opt.ids, r->params.repetition != 1.0f ? r->opt.n_ids : 0);
-    return fx_stream_init(&c->stream, r->engine->mem, &r->arena, r->engine->tokenizer, &r->stops, err);
+    if (grammar)
+        FX_TRY(fx_matcher_new(&c->matcher, r->engine->mem, grammar->gram, grammar->vocab, err));
+    FX_TRY(fx_stream_init(&c->stream, r->engine->mem, &r->arena, r->engine->tokenizer, &r->stops, err));
+    c->stream.detok.skip_special = !r->opt.special_text;
+    return FORNAX_OK;
 }
 
 static void drop_adapter(const fx_request_adapter *a)
@@ -250,6 +257,7 @@ static void free_request(fx_request *r)
         if (c->sampler.mem)
             fx_sampler_done(&c->sampler);
         fx_stream_done(&c->stream);
+        fx_matcher_free(c->matcher);
     }
     if (!r->joined)
         fx_kv_scope_free(r->scope);
@@ -268,7 +276,7 @@ void fx_request_unref(fx_request *r)
 }
 
 static fx_status make_request(fx_request **out, fx_engine *e, const fornax_request_options *o,
-                              const fx_request_adapter *adapter, fx_error *err)
+                              const fx_request_adapter *adapter, const fx_request_grammar *grammar, fx_error *err)
 {
     fx_request *r = fx_mem_zalloc(e->mem, sizeof *r);
     int64_t room = e->context - (int64_t)o->n_ids;
@@ -296,7 +304,7 @@ static fx_status make_request(fx_request **out, fx_engine *e, const fornax_reque
             st = fx_nomem(err, "the request");
     }
     for (int32_t i = 0; i < r->n && st == FORNAX_OK; i++)
-        st = make_choice(r, i, err);
+        st = make_choice(r, i, grammar, err);
     if (st != FORNAX_OK) {
         free_request(r);
         return st;
@@ -367,7 +375,7 @@ static fx_status check_request(fx_engine *e, const fornax_request_options *opt, 
 }
 
 fx_status fx_request_submit_with(fx_request **out, fx_engine *e, const fornax_request_options *opt,
-                                 const fx_request_adapter *adapter, fx_error *err)
+                                 const fx_request_adapter *adapter, const fx_request_grammar *grammar, fx_error *err)
 {
     static const fx_request_adapter none = { 0 };
     uint64_t now = fx_clock_ns();
@@ -379,7 +387,7 @@ fx_status fx_request_submit_with(fx_request **out, fx_engine *e, const fornax_re
         drop_adapter(adapter);
         return st;
     }
-    st = make_request(out, e, opt, adapter, err);
+    st = make_request(out, e, opt, adapter, grammar, err);
     if (st != FORNAX_OK) {
         pthread_mutex_lock(&e->lock);
         e->n_queued--;
@@ -393,7 +401,7 @@ fx_status fx_request_submit_with(fx_request **out, fx_engine *e, const fornax_re
 
 fx_status fx_request_submit(fx_request **out, fx_engine *e, const fornax_request_options *opt, fx_error *err)
 {
-    return fx_request_submit_with(out, e, opt, NULL, err);
+    return fx_request_submit_with(out, e, opt, NULL, NULL, err);
 }
 
 /* ---- Afterwards ----------------------------------------------------------------------------------------- */

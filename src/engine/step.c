@@ -3,8 +3,8 @@
  *     take in     requests from the inbox become waiting sequences
  *     give up     cancelled requests and those past their deadline end
  *     plan, run   a batch goes through the model
- *     sample      hooks in turn, then all rows in parallel; each by itself, so the result
- *                 doesn't depend on the batch
+ *     sample      hooks in turn, then all rows in parallel, masked by their grammars; each by
+ *                 itself, so the result doesn't depend on the batch
  *     emit        in batch order: tokens become text and events, finished choices leave
  *
  * Requests that ended are let go of at the end of the step only: a callback may close its
@@ -215,17 +215,23 @@ static void give_up(fx_engine *e)
 
 /* ---- Sampling ------------------------------------------------------------------------------------ */
 
+static void sample_job(fx_sample_job *job, fx_sample_scratch *c)
+{
+    fx_choice *choice = job->choice;
+
+    job->mask_err.status = FORNAX_OK;
+    if (!choice->matcher || fx_matcher_mask(choice->matcher, c->mask, &job->mask_err) == FORNAX_OK)
+        fx_sample(&choice->sampler, job->logits, choice->matcher ? c->mask : NULL, choice->seq.n_tokens, c, &job->out);
+}
+
 static void sample_some(void *user, int64_t t0, int64_t t1, int worker)
 {
     fx_engine *e = user;
 
     (void)worker;
     for (int64_t t = t0; t < t1; t++) {
-        for (int64_t j = t; j < e->n_jobs; j += e->n_scratch) {
-            fx_sample_job *job = &e->jobs[j];
-
-            fx_sample(&job->choice->sampler, job->logits, job->choice->seq.n_tokens, &e->scratch[t], &job->out);
-        }
+        for (int64_t j = t; j < e->n_jobs; j += e->n_scratch)
+            sample_job(&e->jobs[j], &e->scratch[t]);
     }
 }
 
@@ -281,9 +287,34 @@ static fornax_finish emit_token(fx_engine *e, fx_choice *c, const fx_sampled *s)
     }
     if (!deliver(r, &ev))
         return FORNAX_FINISH_ERROR;
-    if (c->stream.stop >= 0)
+    if (c->stream.stop >= 0 || (c->matcher && fx_matcher_must_end(c->matcher)))
         return FORNAX_FINISH_STOP;
     return c->sampler.n_generated >= r->max_new ? FORNAX_FINISH_LENGTH : FORNAX_FINISH_NONE;
+}
+
+/* False: the request has failed. */
+static bool sampled_well(fx_engine *e, fx_request *r, const fx_sample_job *job)
+{
+    int position = (int)job->choice->seq.n_tokens;
+
+    if (job->mask_err.status != FORNAX_OK)
+        fail_request(e, r, job->mask_err.status, "%s", job->mask_err.text);
+    else if (job->out.status == FORNAX_EARG)
+        fail_request(e, r, FORNAX_EARG, "every token is banned at position %d (grammar, logit bias, logits hook, end "
+                     "tokens before min_tokens)", position);
+    else if (job->out.status != FORNAX_OK)
+        fail_request(e, r, job->out.status, "the logits at position %d are not numbers", position);
+    return !r->ended;
+}
+
+/* False: the request has failed. */
+static bool follow_grammar(fx_engine *e, fx_choice *c, int32_t token)
+{
+    fx_error err = { 0 };
+
+    if (c->matcher && fx_matcher_accept(c->matcher, token, &err) != FORNAX_OK)
+        fail_request(e, c->req, err.status, "%s", err.text);
+    return !c->req->ended;
 }
 
 static void emit(fx_engine *e, fx_sample_job *job)
@@ -291,24 +322,13 @@ static void emit(fx_engine *e, fx_sample_job *job)
     fx_choice *c = job->choice;
     fx_request *r = c->req;
     fornax_finish finish = FORNAX_FINISH_STOP;
-    int32_t end = -1;
+    int32_t end = is_end(r, job->out.token) ? job->out.token : -1;
 
-    if (r->ended)
+    if (r->ended || !sampled_well(e, r, job) || (end < 0 && !follow_grammar(e, c, job->out.token)))
         return;
-    if (job->out.status == FORNAX_EARG) {
-        fail_request(e, r, FORNAX_EARG, "every token is banned at position %d (logit bias, logits hook, end tokens "
-                     "before min_tokens)", (int)c->seq.n_tokens);
-        return;
-    }
-    if (job->out.status != FORNAX_OK) {
-        fail_request(e, r, job->out.status, "the logits at position %d are not numbers", (int)c->seq.n_tokens);
-        return;
-    }
     fx_sampler_accept(&c->sampler, &job->out.token, 1);
     e->now.generated_tokens++;
-    if (is_end(r, job->out.token))
-        end = job->out.token;
-    else
+    if (end < 0)
         finish = emit_token(e, c, &job->out);
     if (finish == FORNAX_FINISH_ERROR)
         fail_request(e, r, FORNAX_ENOMEM, "no memory for the request's events");

@@ -101,9 +101,10 @@ fx_status fx_sample_scratch_init(fx_sample_scratch *c, const fx_mem *mem, int64_
     c->e = fx_mem_array(mem, n, sizeof *c->e);
     c->id = fx_mem_array(mem, n, sizeof *c->id);
     c->work = fx_mem_array(mem, n, sizeof *c->work);
+    c->mask = fx_mem_array(mem, FX_DIV_UP(n, (size_t)32), sizeof *c->mask);
     c->block_max = fx_mem_array(mem, blocks_of(vocab), sizeof *c->block_max);
     c->block_sum = fx_mem_array(mem, blocks_of(vocab), sizeof *c->block_sum);
-    if (!c->x || !c->e || !c->id || !c->work || !c->block_max || !c->block_sum) {
+    if (!c->x || !c->e || !c->id || !c->work || !c->mask || !c->block_max || !c->block_sum) {
         fx_sample_scratch_done(c);
         return fx_nomem(err, "sampling");
     }
@@ -120,12 +121,24 @@ void fx_sample_scratch_done(fx_sample_scratch *c)
     fx_mem_free(c->mem, c->e, n * sizeof *c->e);
     fx_mem_free(c->mem, c->id, n * sizeof *c->id);
     fx_mem_free(c->mem, c->work, n * sizeof *c->work);
+    fx_mem_free(c->mem, c->mask, FX_DIV_UP(n, (size_t)32) * sizeof *c->mask);
     fx_mem_free(c->mem, c->block_max, blocks_of(c->vocab) * sizeof *c->block_max);
     fx_mem_free(c->mem, c->block_sum, blocks_of(c->vocab) * sizeof *c->block_sum);
     *c = (fx_sample_scratch){ 0 };
 }
 
 /* ---- The row is changed -------------------------------------------------------------------- */
+
+static void apply_mask(const uint32_t *mask, int64_t vocab, float *logits)
+{
+    for (int64_t i = 0; i < vocab; i += 32) {
+        uint32_t word = mask[i / 32];
+        int64_t end = FX_MIN(i + 32, vocab);
+
+        for (int64_t j = i; word != UINT32_MAX && j < end; j++)
+            logits[j] = word >> (j - i) & 1 ? logits[j] : -INFINITY;
+    }
+}
 
 static void apply_bias(const fx_sample_params *p, float *logits)
 {
@@ -339,13 +352,16 @@ static int32_t first_of(const float *logits, float max, const fx_sample_scratch 
     return (int32_t)i;
 }
 
-void fx_sample(const fx_sampler *s, float *logits, int64_t position, fx_sample_scratch *c, fx_sampled *out)
+void fx_sample(const fx_sampler *s, float *logits, const uint32_t *mask, int64_t position, fx_sample_scratch *c,
+               fx_sampled *out)
 {
     const fx_sample_params *p = s->params;
     float max;
 
     FX_ASSERT(s->vocab == c->vocab);
     *out = (fx_sampled){ .token = -1 };
+    if (mask)
+        apply_mask(mask, s->vocab, logits);
     apply_bias(p, logits);
     apply_penalties(s, logits);
     mask_ends(s, logits);

@@ -1,6 +1,6 @@
 /* sample.h - from a row of logits to a token.
  *
- * In this order: logit bias, penalties (repetition, frequency, presence), end tokens masked
+ * In this order: the grammar's mask, logit bias, penalties (repetition, frequency, presence), end tokens masked
  * while fewer than min_tokens were generated, log-probabilities (log-softmax of what is left),
  * temperature, top-k, top-p (of the mass that top-k left), min-p, draw.  The caller's hook
  * comes before all of it (engine/).  Temperature 0 takes the largest; ties: lowest id.
@@ -8,7 +8,7 @@
  *     fx_sampler s;
  *     fx_sampler_init(&s, mem, &params, vocab, choice, max_new, err);
  *     fx_sampler_prompt(&s, ids, n);
- *     fx_sample(&s, logits, position, &scratch, &result);     logits are changed
+ *     fx_sample(&s, logits, NULL, position, &scratch, &result);     logits are changed
  *     fx_sampler_accept(&s, &result.token, 1);
  *
  * The result is a pure function of the row, the parameters, what was accepted, and
@@ -65,6 +65,7 @@ typedef struct fx_sample_scratch {
     float *x, *e, *block_max;           /* [vocab], [vocab], [blocks] */
     double *block_sum;                  /* [blocks] */
     int32_t *id, *work;                 /* [vocab] */
+    uint32_t *mask;                     /* [vocab / 32], rounded up: room for a mask of the caller's */
 } fx_sample_scratch;
 fx_status fx_sample_scratch_init(fx_sample_scratch *c, const fx_mem *mem, int64_t vocab, fx_error *err);
 void fx_sample_scratch_done(fx_sample_scratch *c);
@@ -76,6 +77,9 @@ typedef struct fx_sampled {
     int32_t n_top;                      /* fewer than asked if the rest is banned */
     fornax_top_logprob top[FX_TOP_LOGPROBS];
 } fx_sampled;
-void fx_sample(const fx_sampler *s, float *logits, int64_t position, fx_sample_scratch *c, fx_sampled *out);
+/* mask: bit i%32 of word i/32 says whether token i may come; nothing that follows brings a masked one back.
+ * NULL: all may. */
+void fx_sample(const fx_sampler *s, float *logits, const uint32_t *mask, int64_t position, fx_sample_scratch *c,
+               fx_sampled *out);
 
 #endif

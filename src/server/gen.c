@@ -1,5 +1,5 @@
 /* gen.c - generations: request options from a body, events to chunks or to one answer. */
-#include "server/gen.h"
+#include "server/gen_int.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,47 +14,7 @@ const fx_gen_body fx_gen_defaults = {
     .temperature = NAN, .top_p = 1, .min_p = 0, .repetition_penalty = 1, .top_k = -1, .n = 1,
     .max_tokens = FX_NO_INT, .max_completion_tokens = FX_NO_INT, .seed = FX_NO_INT, .top_logprobs = FX_NO_INT,
     .logprobs_int = FX_NO_INT, .best_of = FX_NO_INT, .add_generation_prompt = true, .parse_special = true,
-};
-
-/* One choice of one prompt. */
-typedef struct gen_choice {
-    fx_buf text;                 /* gathered, when not streaming */
-    fx_buf lp;                   /* chat: objects of "content"; completions: tokens */
-    fx_buf lp_values, lp_top, lp_offsets;    /* completions */
-    size_t offset;               /* characters of text shown so far */
-    bool begun;                  /* its first chunk is out */
-    fornax_finish finish;
-} gen_choice;
-
-typedef struct gen_prompt {
-    int32_t *ids;
-    size_t n_ids;
-    fx_buf text;                 /* echo */
-    fornax_request *req;
-    bool done;
-} gen_prompt;
-
-struct fx_gen {
-    fx_call *call;
-    bool chat, stream, include_usage, echo, logprobs, failed;
-    bool first_seen;             /* a token came */
-    bool lost;                   /* memory ran out for part of the answer */
-    int64_t created;
-    size_t held;                 /* bytes gathered for a whole answer */
-    fx_job job;
-    fx_str model;                /* as the client named it */
-    fx_lora *lora;               /* which that is, or NULL */
-    fornax_request_options opt;
-    FX_VEC(fornax_string) stops;
-    FX_VEC(int32_t) stop_ids;
-    FX_VEC(fornax_logit_bias) bias;
-    char *salt;
-    FX_VEC(gen_prompt) prompts;
-    gen_choice *choices;         /* [prompts * n] */
-    size_t n_done;
-    int64_t prompt_tokens, cached_tokens, generated_tokens;
-    size_t truncated;            /* tokens of the conversation that were left out */
-    uint64_t news_ns;            /* when something was last sent, or it began */
+    .parallel_tool_calls = true,
 };
 
 fx_job *fx_gen_job(fx_gen *g) { return &g->job; }
@@ -256,7 +216,7 @@ fx_status fx_gen_new(fx_gen **out, fx_call *c, const fx_gen_body *body, bool cha
 fx_status fx_gen_prompt(fx_gen *g, const int32_t *ids, size_t n, fx_str text, fx_error *err)
 {
     const char *name = g->chat ? "messages" : "prompt";
-    gen_prompt p = { 0 };
+    fx_gen_prompt_state p = { 0 };
 
     if (n == 0)
         return fx_fail_param(err, FORNAX_EARG, name, "%s: no tokens in it", name);
@@ -275,17 +235,17 @@ fx_status fx_gen_prompt(fx_gen *g, const int32_t *ids, size_t n, fx_str text, fx
     return fx_nomem(err, "a prompt");
 }
 
-static void init_choices(fx_gen *g)
+void fx_gen_hold(fx_gen *g, fornax_grammar *grammar)
 {
-    for (size_t i = 0; i < g->prompts.n * (size_t)g->opt.n; i++) {
-        gen_choice *c = &g->choices[i];
-        fx_buf *bufs[] = { &c->text, &c->lp, &c->lp_values, &c->lp_top, &c->lp_offsets };
+    g->grammar = grammar;
+    g->opt.grammar = grammar;
+}
 
-        for (size_t b = 0; b < FX_COUNT(bufs); b++)
-            fx_buf_init(bufs[b], &fx_mem_libc);
-        fx_buf_str(&c->text, fx_buf_view(&g->prompts.at[i / (size_t)g->opt.n].text));
-        c->offset = fx_utf8_count(fx_buf_view(&c->text));
-    }
+void fx_gen_turn(fx_gen *g, fornax_turn *turn)
+{
+    g->turn = turn;
+    g->opt.grammar = fornax_turn_grammar(turn);
+    g->opt.special_text = fornax_turn_special_text(turn);
 }
 
 void fx_gen_truncated(fx_gen *g, size_t n)
@@ -297,10 +257,7 @@ void fx_gen_truncated(fx_gen *g, size_t n)
 
 fx_status fx_gen_submit(fx_gen *g, fx_error *err)
 {
-    g->choices = calloc(g->prompts.n * (size_t)g->opt.n, sizeof *g->choices);
-    if (!g->choices)
-        return fx_nomem(err, "choices");
-    init_choices(g);
+    FX_TRY(fx_answer_begin(g, err));
     for (size_t i = 0; i < g->prompts.n; i++) {
         g->opt.ids = g->prompts.at[i].ids;
         g->opt.n_ids = g->prompts.at[i].n_ids;
@@ -324,15 +281,12 @@ void fx_gen_free(fx_gen *g)
 {
     if (!g)
         return;
-    for (size_t i = 0; g->choices && i < g->prompts.n * (size_t)g->opt.n; i++) {
-        gen_choice *c = &g->choices[i];
-        fx_buf *bufs[] = { &c->text, &c->lp, &c->lp_values, &c->lp_top, &c->lp_offsets };
-
-        for (size_t b = 0; b < FX_COUNT(bufs); b++)
-            fx_buf_done(bufs[b]);
-    }
-    for (size_t i = 0; i < g->prompts.n; i++) {
+    for (size_t i = 0; i < g->prompts.n; i++)
         fornax_request_close(g->prompts.at[i].req);
+    fx_answer_free(g);
+    fornax_turn_close(g->turn);
+    fornax_grammar_close(g->grammar);
+    for (size_t i = 0; i < g->prompts.n; i++) {
         free(g->prompts.at[i].ids);
         fx_buf_done(&g->prompts.at[i].text);
     }
@@ -343,253 +297,11 @@ void fx_gen_free(fx_gen *g)
     FX_VEC_FREE(&g->stop_ids, &fx_mem_libc);
     FX_VEC_FREE(&g->bias, &fx_mem_libc);
     fx_lora_drop(g->lora);
-    free(g->choices);
     free(g->salt);
     free(g);
 }
 
-/* ---- Log-probabilities ---- */
-
-static fx_str token_text(const fx_gen *g, int32_t id)
-{
-    size_t n;
-    const char *p = fornax_token_bytes(g->call->http->tok, id, &n);
-
-    return fx_str_n(p ? p : "", p ? n : 0);
-}
-
-/* Infinities aren't JSON; -9999 is what the protocol's makers send. */
-static void put_logprob(fx_buf *b, float x) { fx_buf_double(b, isfinite(x) ? (double)x : -9999.0); }
-
-static void chat_token(fx_buf *b, const fx_gen *g, int32_t id, float logprob)
-{
-    fx_str s = token_text(g, id);
-
-    fx_buf_puts(b, "{\"token\": \"");
-    fx_buf_json(b, s);
-    fx_buf_puts(b, "\", \"logprob\": ");
-    put_logprob(b, logprob);
-    fx_buf_puts(b, ", \"bytes\": [");
-    for (size_t i = 0; i < s.n; i++)
-        fx_buf_printf(b, "%s%u", i ? ", " : "", (unsigned char)s.p[i]);
-    fx_buf_putc(b, ']');
-}
-
-static void chat_logprob(fx_buf *b, const fx_gen *g, const fornax_event *e)
-{
-    chat_token(b, g, e->token, e->logprob);
-    fx_buf_puts(b, ", \"top_logprobs\": [");
-    for (int i = 0; i < e->n_top; i++) {
-        fx_buf_puts(b, i ? ", " : "");
-        chat_token(b, g, e->top[i].id, e->top[i].logprob);
-        fx_buf_putc(b, '}');
-    }
-    fx_buf_puts(b, "]}");
-}
-
-/* A token in the completions format, which has no room for bytes: those that are no text are spelled out. */
-static void put_token(fx_buf *b, fx_str token)
-{
-    if (fx_utf8_valid(token)) {
-        fx_buf_json(b, token);
-        return;
-    }
-    fx_buf_puts(b, "bytes:");
-    for (size_t i = 0; i < token.n; i++)
-        fx_buf_printf(b, "\\\\x%02x", (unsigned char)token.p[i]);
-}
-
-static void completion_logprob(gen_choice *c, const fx_gen *g, const fornax_event *e)
-{
-    const char *comma = c->lp.n ? ", " : "";
-
-    fx_buf_printf(&c->lp, "%s\"", comma);
-    put_token(&c->lp, token_text(g, e->token));
-    fx_buf_putc(&c->lp, '"');
-    fx_buf_puts(&c->lp_values, comma);
-    put_logprob(&c->lp_values, e->logprob);
-    fx_buf_printf(&c->lp_top, "%s{", comma);
-    for (int i = 0; i < e->n_top; i++) {
-        fx_buf_puts(&c->lp_top, i ? ", \"" : "\"");
-        put_token(&c->lp_top, token_text(g, e->top[i].id));
-        fx_buf_puts(&c->lp_top, "\": ");
-        put_logprob(&c->lp_top, e->top[i].logprob);
-    }
-    fx_buf_putc(&c->lp_top, '}');
-    fx_buf_printf(&c->lp_offsets, "%s%zu", comma, c->offset);
-}
-
-static void put_completion_logprobs(fx_buf *b, gen_choice *c)
-{
-    fx_buf_puts(b, "{\"tokens\": [");
-    fx_buf_str(b, fx_buf_view(&c->lp));
-    fx_buf_puts(b, "], \"token_logprobs\": [");
-    fx_buf_str(b, fx_buf_view(&c->lp_values));
-    fx_buf_puts(b, "], \"top_logprobs\": [");
-    fx_buf_str(b, fx_buf_view(&c->lp_top));
-    fx_buf_puts(b, "], \"text_offset\": [");
-    fx_buf_str(b, fx_buf_view(&c->lp_offsets));
-    fx_buf_puts(b, "]}");
-}
-
-static void add_logprob(gen_choice *c, const fx_gen *g, const fornax_event *e)
-{
-    if (!g->chat) {
-        completion_logprob(c, g, e);
-        return;
-    }
-    fx_buf_puts(&c->lp, c->lp.n ? ", " : "");
-    chat_logprob(&c->lp, g, e);
-}
-
-static void put_logprobs(fx_buf *b, const fx_gen *g, gen_choice *c)
-{
-    if (!g->logprobs) {
-        fx_buf_puts(b, "null");
-    } else if (!g->chat) {
-        put_completion_logprobs(b, c);
-    } else {
-        fx_buf_puts(b, "{\"content\": [");
-        fx_buf_str(b, fx_buf_view(&c->lp));
-        fx_buf_puts(b, "], \"refusal\": null}");
-    }
-}
-
-static void clear_logprobs(gen_choice *c)
-{
-    fx_buf_clear(&c->lp);
-    fx_buf_clear(&c->lp_values);
-    fx_buf_clear(&c->lp_top);
-    fx_buf_clear(&c->lp_offsets);
-}
-
-/* ---- Answers ---- */
-
-static const char *finish_reason(fornax_finish f)
-{
-    return f == FORNAX_FINISH_LENGTH ? "\"length\"" : f == FORNAX_FINISH_STOP ? "\"stop\"" : "null";
-}
-
-static void put_head(fx_buf *b, const fx_gen *g, const char *object)
-{
-    fx_buf_printf(b, "{\"id\": \"%s%s\", \"object\": \"%s\", \"created\": %lld, \"model\": \"",
-                  g->chat ? "chatcmpl-" : "cmpl-", g->call->id, object, (long long)g->created);
-    fx_buf_json(b, g->model);
-    fx_buf_puts(b, "\", \"system_fingerprint\": \"");
-    fx_buf_json(b, fx_str_of(fornax_model_get_info(g->call->http->model)->numerics_id));
-    fx_buf_printf(b, "\", \"seed\": %lld, \"choices\": [", (long long)g->opt.seed);
-}
-
-static void put_usage(fx_buf *b, const fx_gen *g)
-{
-    fx_buf_printf(b, "{\"prompt_tokens\": %lld, \"completion_tokens\": %lld, \"total_tokens\": %lld, "
-                     "\"prompt_tokens_details\": {\"cached_tokens\": %lld",
-                  (long long)g->prompt_tokens, (long long)g->generated_tokens,
-                  (long long)(g->prompt_tokens + g->generated_tokens), (long long)g->cached_tokens);
-    if (g->truncated > 0)
-        fx_buf_printf(b, ", \"truncated_tokens\": %zu", g->truncated);
-    fx_buf_puts(b, "}}");
-}
-
-/* A chunk with one choice. 'what' is what stands in delta (chat) or text (completions). */
-static void put_chunk(fx_gen *g, size_t index, fx_str text, bool role, fornax_finish finish)
-{
-    gen_choice *c = &g->choices[index];
-    fx_buf *b = &g->call->out;
-
-    fx_buf_puts(b, "data: ");
-    put_head(b, g, g->chat ? "chat.completion.chunk" : "text_completion");
-    fx_buf_printf(b, "{\"index\": %zu, ", index);
-    if (g->chat)
-        fx_buf_puts(b, role ? "\"delta\": {\"role\": \"assistant\", \"content\": \"" : "\"delta\": {\"content\": \"");
-    else
-        fx_buf_puts(b, "\"text\": \"");
-    fx_buf_json(b, text);
-    fx_buf_puts(b, g->chat ? "\"}, \"logprobs\": " : "\", \"logprobs\": ");
-    if (c->lp.n > 0)
-        put_logprobs(b, g, c);
-    else
-        fx_buf_puts(b, "null");
-    fx_buf_printf(b, ", \"finish_reason\": %s}]%s}\n\n", finish_reason(finish),
-                  g->include_usage ? ", \"usage\": null" : "");
-    clear_logprobs(c);
-}
-
-static void begin_choice(fx_gen *g, size_t index)
-{
-    gen_choice *c = &g->choices[index];
-
-    if (c->begun)
-        return;
-    c->begun = true;
-    if (g->chat)
-        put_chunk(g, index, FX_STR(""), true, FORNAX_FINISH_NONE);
-    else if (g->echo)
-        put_chunk(g, index, fx_buf_view(&g->prompts.at[index / (size_t)g->opt.n].text), false, FORNAX_FINISH_NONE);
-}
-
-/* How much a choice holds, and whether memory ran out for it. */
-static size_t held(const gen_choice *c, bool *failed)
-{
-    *failed = c->text.failed || c->lp.failed || c->lp_values.failed || c->lp_top.failed || c->lp_offsets.failed;
-    return c->text.n + c->lp.n + c->lp_values.n + c->lp_top.n + c->lp_offsets.n;
-}
-
-static void take_event(fx_gen *g, size_t index, const fornax_event *e)
-{
-    gen_choice *c = &g->choices[index];
-    fx_str text = fx_str_n(e->text, e->text_n);
-    bool ends = e->kind == FORNAX_EVENT_FINISH, failed;
-    size_t before = held(c, &failed);
-
-    if (e->kind == FORNAX_EVENT_TOKEN && g->logprobs)
-        add_logprob(c, g, e);
-    c->offset += fx_utf8_count(text);
-    c->finish = ends ? e->finish : FORNAX_FINISH_NONE;
-    if (!g->stream) {
-        fx_buf_str(&c->text, text);
-        g->held += held(c, &failed) - before;
-        g->lost |= failed;
-        return;
-    }
-    begin_choice(g, index);
-    if (text.n > 0 || c->lp.n > 0 || ends)
-        put_chunk(g, index, text, false, c->finish);
-}
-
-static void put_whole(fx_gen *g)
-{
-    fx_buf *b = &g->call->out;
-
-    put_head(b, g, g->chat ? "chat.completion" : "text_completion");
-    for (size_t i = 0; i < g->prompts.n * (size_t)g->opt.n; i++) {
-        gen_choice *c = &g->choices[i];
-
-        fx_buf_printf(b, "%s{\"index\": %zu, ", i ? ", " : "", i);
-        fx_buf_puts(b, g->chat ? "\"message\": {\"role\": \"assistant\", \"content\": \"" : "\"text\": \"");
-        fx_buf_json(b, fx_buf_view(&c->text));
-        fx_buf_puts(b, g->chat ? "\", \"refusal\": null}, \"logprobs\": " : "\", \"logprobs\": ");
-        put_logprobs(b, g, c);
-        fx_buf_printf(b, ", \"finish_reason\": %s}", finish_reason(c->finish));
-    }
-    fx_buf_puts(b, "], \"usage\": ");
-    put_usage(b, g);
-    fx_buf_puts(b, "}\n");
-}
-
-static void end_stream(fx_gen *g)
-{
-    fx_buf *b = &g->call->out;
-
-    if (g->include_usage) {
-        fx_buf_puts(b, "data: ");
-        put_head(b, g, g->chat ? "chat.completion.chunk" : "text_completion");
-        fx_buf_puts(b, "], \"usage\": ");
-        put_usage(b, g);
-        fx_buf_puts(b, "}\n\n");
-    }
-    fx_buf_puts(b, "data: [DONE]\n\n");
-}
+/* ---- Ends ---- */
 
 /* It ended badly: an error answer if nothing is out yet, else an event in the stream. */
 static void fail_as(fx_gen *g, const fx_error *err, int status)
@@ -650,9 +362,9 @@ static void finish(fx_gen *g)
     if (g->failed)
         return;
     if (g->stream)
-        end_stream(g);
+        fx_answer_end_stream(g);
     else
-        put_whole(g);
+        fx_answer_whole(g);
     c->done = c->ready = true;
     fx_histogram_add(&c->http->whole, c->start_ns, fx_clock_ns());
     if (!g->stream) {
@@ -672,7 +384,7 @@ static void begin_answer(fx_gen *g)
     c->content_type = "text/event-stream; charset=utf-8";
 }
 
-static void take_done(fx_gen *g, gen_prompt *p, const fornax_event *e)
+static void take_done(fx_gen *g, fx_gen_prompt_state *p, const fornax_event *e)
 {
     p->done = true;
     g->n_done++;
@@ -693,7 +405,7 @@ static bool ends_badly(const fornax_event *e)
 
 bool fx_gen_drain(fx_gen *g, uint32_t index)
 {
-    gen_prompt *p = index < g->prompts.n ? &g->prompts.at[index] : NULL;
+    fx_gen_prompt_state *p = index < g->prompts.n ? &g->prompts.at[index] : NULL;
     const fornax_event *e;
     bool news = false;
 
@@ -708,7 +420,7 @@ bool fx_gen_drain(fx_gen *g, uint32_t index)
             if (!g->first_seen)
                 fx_histogram_add(&g->call->http->first_token, g->call->start_ns, fx_clock_ns());
             g->first_seen = true;
-            take_event(g, index * (size_t)g->opt.n + (size_t)e->choice, e);
+            fx_answer_event(g, index * (size_t)g->opt.n + (size_t)e->choice, e);
             check_room(g);
         }
     }

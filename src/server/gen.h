@@ -13,10 +13,10 @@ typedef struct fx_gen_body {
     fx_str model;
     double temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
     int64_t top_k, n, max_tokens, max_completion_tokens, min_tokens, seed, priority, top_logprobs, logprobs_int, best_of;
-    bool stream, ignore_eos, logprobs, echo, add_generation_prompt, parse_special;
-    fx_str cache_salt, truncation;
+    bool stream, ignore_eos, logprobs, echo, add_generation_prompt, parse_special, parallel_tool_calls;
+    fx_str cache_salt, truncation, regex, grammar, reasoning_effort;
     const json_t *stop, *stop_token_ids, *logit_bias, *stream_options, *messages, *prompt, *tools, *tool_choice,
-        *response_format, *kwargs, *modalities;
+        *response_format, *choice, *kwargs, *modalities;
 } fx_gen_body;
 
 /* Field rows of sampling that both routes share. */
@@ -39,6 +39,10 @@ typedef struct fx_gen_body {
     { "stop", FX_F_JSON, offsetof(fx_gen_body, stop), 0, 0 },                                  \
     { "stop_token_ids", FX_F_JSON, offsetof(fx_gen_body, stop_token_ids), 0, 0 },              \
     { "logit_bias", FX_F_JSON, offsetof(fx_gen_body, logit_bias), 0, 0 },                      \
+    { "response_format", FX_F_JSON, offsetof(fx_gen_body, response_format), 0, 0 },            \
+    { "regex", FX_F_STR, offsetof(fx_gen_body, regex), 0, 0 },                                 \
+    { "grammar", FX_F_STR, offsetof(fx_gen_body, grammar), 0, 0 },                             \
+    { "choice", FX_F_JSON, offsetof(fx_gen_body, choice), 0, 0 },                              \
     { "stream_options", FX_F_JSON, offsetof(fx_gen_body, stream_options), 0, 0 },              \
     { "user", FX_F_IGNORE, 0, 0, 0 },                                                          \
     { "metadata", FX_F_IGNORE, 0, 0, 0 },                                                      \
@@ -57,6 +61,9 @@ fx_status fx_gen_new(fx_gen **out, fx_call *c, const fx_gen_body *body, bool cha
 /* Adds a prompt: ids are copied. text: shown first where 'echo' was asked for. */
 fx_status fx_gen_prompt(fx_gen *g, const int32_t *ids, size_t n, fx_str text, fx_error *err);
 void fx_gen_truncated(fx_gen *g, size_t n);    /* so many tokens of the conversation were left out */
+/* Taken over: what the text is held to; what a chat reply may be. */
+void fx_gen_hold(fx_gen *g, fornax_grammar *grammar);
+void fx_gen_turn(fx_gen *g, fornax_turn *turn);
 fx_status fx_gen_submit(fx_gen *g, fx_error *err);
 void fx_gen_free(fx_gen *g);                   /* cancels and closes its requests; may wait for a step */
 fx_job *fx_gen_job(fx_gen *g);                 /* for the job that frees it */

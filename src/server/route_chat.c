@@ -1,6 +1,7 @@
 /* route_chat.c - POST /v1/chat/completions: the next turn of a conversation. */
 #include <stdlib.h>
 
+#include "server/format.h"
 #include "server/gen.h"
 #include "server/messages.h"
 
@@ -13,8 +14,7 @@ static const fx_field fields[] = {
     { "top_logprobs", FX_F_INT, offsetof(fx_gen_body, top_logprobs), 0, 20 },
     { "tools", FX_F_JSON, offsetof(fx_gen_body, tools), 0, 0 },
     { "tool_choice", FX_F_JSON, offsetof(fx_gen_body, tool_choice), 0, 0 },
-    { "parallel_tool_calls", FX_F_IGNORE, 0, 0, 0 },
-    { "response_format", FX_F_JSON, offsetof(fx_gen_body, response_format), 0, 0 },
+    { "parallel_tool_calls", FX_F_BOOL, offsetof(fx_gen_body, parallel_tool_calls), 0, 0 },
     { "modalities", FX_F_JSON, offsetof(fx_gen_body, modalities), 0, 0 },
     { "chat_template_kwargs", FX_F_JSON, offsetof(fx_gen_body, kwargs), 0, 0 },
     { "truncation", FX_F_STR, offsetof(fx_gen_body, truncation), 0, 0 },
@@ -23,7 +23,7 @@ static const fx_field fields[] = {
     { "functions", FX_F_REFUSE, 0, 0, 0 },
     { "function_call", FX_F_REFUSE, 0, 0, 0 },
     { "audio", FX_F_REFUSE, 0, 0, 0 },
-    { "reasoning_effort", FX_F_REFUSE, 0, 0, 0 },
+    { "reasoning_effort", FX_F_STR, offsetof(fx_gen_body, reasoning_effort), 0, 0 },
     { "verbosity", FX_F_REFUSE, 0, 0, 0 },
     { "web_search_options", FX_F_REFUSE, 0, 0, 0 },
     { 0 },
@@ -31,26 +31,10 @@ static const fx_field fields[] = {
 
 /* ---- Fields that would change the output in ways not to be had yet ---- */
 
-static bool is_string(const json_t *v, const char *text)
-{
-    return json_is_string(v) && strcmp(json_string_value(v), text) == 0;
-}
-
 static fx_status check_modes(const fx_gen_body *b, fx_error *err)
 {
-    const json_t *type = json_object_get(b->response_format, "type");
-    bool none = is_string(b->tool_choice, "none");
-
-    if (b->response_format && !is_string(type, "text"))
-        return fx_fail_param(err, FORNAX_EUNSUP, "response_format", "response_format: only {\"type\": \"text\"} is supported");
-    if (b->tools && !json_is_array(b->tools))
-        return fx_fail_param(err, FORNAX_EARG, "tools", "tools: expected a list");
-    if (json_array_size(b->tools) > 0 && !none)
-        return fx_fail_param(err, FORNAX_EUNSUP, "tools",
-                             "tools: calls aren't supported yet; tool_choice \"none\" shows them to the model");
-    if (b->tool_choice && !none && !is_string(b->tool_choice, "auto"))
-        return fx_fail_param(err, FORNAX_EUNSUP, "tool_choice", "tool_choice: only \"auto\" without tools, or \"none\"");
-    if (b->modalities && (json_array_size(b->modalities) != 1 || !is_string(json_array_get(b->modalities, 0), "text")))
+    if (b->modalities && (json_array_size(b->modalities) != 1 || !json_is_string(json_array_get(b->modalities, 0)) ||
+        strcmp(json_string_value(json_array_get(b->modalities, 0)), "text") != 0))
         return fx_fail_param(err, FORNAX_EUNSUP, "modalities", "modalities: only [\"text\"] is supported");
     if (b->truncation.p && !fx_str_is(b->truncation, "auto") && !fx_str_is(b->truncation, "disabled"))
         return fx_fail_param(err, FORNAX_EARG, "truncation", "truncation: expected auto or disabled, found '%s'",
@@ -60,20 +44,52 @@ static fx_status check_modes(const fx_gen_body *b, fx_error *err)
     return FORNAX_OK;
 }
 
+/* ---- Thoughts: a switch of the template's ---- */
+
+/* "none" switches them off; other efforts are the template's own words. */
+static fx_status pass_effort(json_t *kwargs, const char *template, fx_str effort, fx_error *err)
+{
+    bool off = fx_str_is(effort, "none"), knows = template && strstr(template, "reasoning_effort");
+
+    if (!off && !knows)
+        return fx_fail_param(err, FORNAX_EUNSUP, "reasoning_effort", "reasoning_effort: this model's chat template has no such setting");
+    if (off && !(template && strstr(template, "enable_thinking")) && !knows)
+        return fx_fail_param(err, FORNAX_EUNSUP, "reasoning_effort", "reasoning_effort: this model's thoughts can't be switched off");
+    if (off && strstr(template, "enable_thinking"))
+        return json_object_set_new(kwargs, "enable_thinking", json_false()) ? fx_nomem(err, "the template's variables") : FORNAX_OK;
+    return json_object_set_new(kwargs, "reasoning_effort", json_stringn(effort.p, effort.n))
+               ? fx_nomem(err, "the template's variables") : FORNAX_OK;
+}
+
+/* The request's kwargs, with the effort among them; new reference, or NULL. */
+static fx_status make_kwargs(json_t **out, const fornax_tokenizer *tok, const fx_gen_body *b, fx_error *err)
+{
+    fx_status st = FORNAX_OK;
+
+    *out = b->kwargs ? json_copy((json_t *)b->kwargs) : json_object();
+    if (!*out)
+        return fx_nomem(err, "the template's variables");
+    if (b->reasoning_effort.p)
+        st = pass_effort(*out, fornax_tokenizer_template(tok), b->reasoning_effort, err);
+    if (st != FORNAX_OK)
+        json_decref(*out);
+    return st;
+}
+
 /* ---- The route ---- */
 
 static fx_status render_messages(fornax_prompt **out, const fornax_tokenizer *tok, const fx_gen_body *b,
                                  const json_t *messages, fx_error *err)
 {
-    json_t *whole = json_pack("{s:O, s:b}", "messages", messages, "add_generation_prompt", b->add_generation_prompt);
+    json_t *whole, *kwargs;
     fx_status st = FORNAX_OK;
     char *text;
 
     *out = NULL;
+    FX_TRY(make_kwargs(&kwargs, tok, b, err));
+    whole = json_pack("{s:O, s:b, s:o}", "messages", messages, "add_generation_prompt", b->add_generation_prompt, "kwargs", kwargs);
     if (whole && b->tools)
         json_object_set(whole, "tools", (json_t *)b->tools);
-    if (whole && b->kwargs)
-        json_object_set(whole, "kwargs", (json_t *)b->kwargs);
     text = whole ? json_dumps(whole, JSON_COMPACT) : NULL;
     st = text ? fornax_prompt_render(out, tok, text, SIZE_MAX, err) : fx_nomem(err, "the conversation");
     json_decref(whole);
@@ -137,6 +153,38 @@ static size_t room_for_prompt(size_t context, const fx_gen_body *b)
     return context - (asked == FX_NO_INT ? answer : FX_MIN((size_t)asked, answer));
 }
 
+/* What the reply may be, now that the prompt is known. */
+static fx_status begin_turn(fx_gen *g, const fx_http *h, const fx_gen_body *b, const fornax_prompt *prompt, fx_error *err)
+{
+    fornax_turn_options o = FORNAX_OPTIONS(fornax_turn_options);
+    char *tools = b->tools ? json_dumps(b->tools, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char *choice = b->tool_choice ? json_dumps(b->tool_choice, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    fornax_turn *turn = NULL;
+    fx_wanted format;
+    fx_status st = fx_wanted_read(&format, b, err);
+
+    o.tools = tools;
+    o.tool_choice = choice;
+    o.single_call = !b->parallel_tool_calls;
+    o.format = format.text;
+    o.format_n = format.n;
+    o.format_options = format.on ? &format.o : NULL;
+    o.prompt = fornax_prompt_text(prompt, &o.prompt_n);
+    if (st == FORNAX_OK && ((b->tools && !tools) || (b->tool_choice && !choice)))
+        st = fx_nomem(err, "the request's tools");
+    if (st == FORNAX_OK) {
+        st = fornax_turn_open(&turn, h->tok, &o, err);
+        if (st != FORNAX_OK)
+            fx_wanted_fault(&format, err);
+    }
+    if (st == FORNAX_OK)
+        fx_gen_turn(g, turn);
+    fx_wanted_free(&format);
+    free(tools);
+    free(choice);
+    return st;
+}
+
 static fx_status render(fx_gen *g, fx_call *c, const fx_gen_body *b, fx_error *err)
 {
     const fx_http *h = c->http;
@@ -157,6 +205,8 @@ static fx_status render(fx_gen *g, fx_call *c, const fx_gen_body *b, fx_error *e
         fx_gen_truncated(g, before - FX_MIN(n, before));
         st = fx_gen_prompt(g, ids, n, FX_STR(""), err);
     }
+    if (st == FORNAX_OK)
+        st = begin_turn(g, h, b, prompt, err);
     fornax_prompt_close(prompt);
     return st;
 }

@@ -1,4 +1,5 @@
 /* route_completions.c - POST /v1/completions: continues raw prompts. */
+#include "server/format.h"
 #include "server/gen.h"
 
 static const fx_field fields[] = {
@@ -81,6 +82,24 @@ static fx_status add_prompts(fx_gen *g, const fx_http *h, const fx_gen_body *b, 
     return FORNAX_OK;
 }
 
+/* What the text is held to, if the request says so. */
+static fx_status hold(fx_gen *g, const fx_http *h, const fx_gen_body *b, fx_error *err)
+{
+    fornax_grammar *grammar = NULL;
+    fx_wanted format;
+    fx_status st = fx_wanted_read(&format, b, err);
+
+    if (st == FORNAX_OK && format.on) {
+        st = fornax_grammar_new(&grammar, fornax_model_context(h->model), format.text, format.n, &format.o, err);
+        if (st != FORNAX_OK)
+            fx_wanted_fault(&format, err);
+        else
+            fx_gen_hold(g, grammar);
+    }
+    fx_wanted_free(&format);
+    return st;
+}
+
 static void completions(fx_call *c)
 {
     fx_gen_body body = fx_gen_defaults;
@@ -96,6 +115,8 @@ static void completions(fx_call *c)
         st = fx_fail_param(&err, FORNAX_EARG, "prompt", "prompt: missing");
     if (st == FORNAX_OK)
         st = fx_gen_new(&g, c, &body, false, &err);
+    if (st == FORNAX_OK)
+        st = hold(g, c->http, &body, &err);
     if (st == FORNAX_OK)
         st = add_prompts(g, c->http, &body, &err);
     if (st == FORNAX_OK)

@@ -160,7 +160,7 @@ static int32_t sample_once(fx_sampler *s, const float *row, float *copy, int n, 
     fx_sampled out;
 
     memcpy(copy, row, (size_t)n * sizeof *row);
-    fx_sample(s, copy, pos, c, &out);
+    fx_sample(s, copy, NULL, pos, c, &out);
     CHECK(out.status == FORNAX_OK);
     return out.token;
 }
@@ -259,18 +259,18 @@ TEST(greedy_takes_the_lowest_of_equals)
     for (int at = 0; at < N; at += 13) {
         for (int i = 0; i < N; i++)
             x[i] = i >= at && i % 13 == 0 ? 2.5f : -INFINITY;
-        fx_sample(&s, x, 0, &c, &out);
+        fx_sample(&s, x, NULL, 0, &c, &out);
         CHECK_EQ_I64(out.token, at);
     }
     x[5] = NAN;
-    fx_sample(&s, x, 0, &c, &out);
+    fx_sample(&s, x, NULL, 0, &c, &out);
     CHECK(out.status == FORNAX_EINTERNAL);
     for (int i = 0; i < N; i++)
         x[i] = -INFINITY;
-    fx_sample(&s, x, 0, &c, &out);
+    fx_sample(&s, x, NULL, 0, &c, &out);
     CHECK(out.status == FORNAX_EARG);
     x[77] = INFINITY;
-    fx_sample(&s, x, 0, &c, &out);
+    fx_sample(&s, x, NULL, 0, &c, &out);
     CHECK(out.status == FORNAX_OK && out.token == 77);
     fx_sample_scratch_done(&c);
 }
@@ -334,7 +334,7 @@ TEST(bias_penalties_and_logprobs)
     REQUIRE(fx_sampler_init(&s, &fx_mem_libc, &p, 6, 0, 10, NULL) == FORNAX_OK);
     fx_sampler_prompt(&s, prompt, 2);
     fx_sampler_accept(&s, generated, 3);
-    fx_sample(&s, x, 5, &c, &out);
+    fx_sample(&s, x, NULL, 5, &c, &out);
     CHECK_NEAR(x[0], 1, 0);                       /* 2 / 2, not generated */
     CHECK_NEAR(x[1], -0.5, 0);                    /* 1 / 2 - 2 * 0.25 - 0.5 */
     CHECK_NEAR(x[2], -2, 0);                      /* -1 * 2 */
@@ -381,7 +381,7 @@ TEST(top_logprobs_on_a_big_row)
         for (int i = 0; i < N; i++)
             sum += exp((double)x[i] - (double)at[0].x);
         memcpy(copy, x, sizeof x);
-        fx_sample(&s, copy, round, &c, &out);
+        fx_sample(&s, copy, NULL, round, &c, &out);
         CHECK_EQ_I64(out.n_top, 20);
         for (int i = 0; i < 20; i++) {
             CHECK_EQ_I64(out.top[i].id, at[i].id);
@@ -437,7 +437,7 @@ TEST(fast_enough)
 
             memcpy(copy, x, sizeof x);
             t0 = fx_clock_ns();
-            fx_sample(&s, copy, i, &c, &out);
+            fx_sample(&s, copy, NULL, i, &c, &out);
             best = FX_MIN(best, fx_clock_ns() - t0);
         }
         if (getenv("FXTEST_VERBOSE"))
