@@ -158,6 +158,10 @@ typedef struct fornax_model_info {
     double load_ms;
     int matryoshka;             /* 1: its files say that vectors may be shortened (is_matryoshka,
                                    matryoshka_dimensions); then only to the dimensions they list, if any */
+    /* What a token costs: bytes of weights that a step reads for one row, and multiplications with
+     * weights for a row without logits, by how they are done: int8, bf16 weights, else f32. */
+    int64_t step_bytes;
+    int64_t int8_products, bf16_products, f32_products;
 } fornax_model_info;
 
 /* Opens 'path': a .gguf file, or a folder with config.json and safetensors. */

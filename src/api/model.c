@@ -116,6 +116,7 @@ static const char *mode_name(fx_dtype_mode m)
 static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mode mode, const char *path, fx_error *err)
 {
     const fx_state_table *state = fx_program_state(m->program);
+    const fx_program_work work = fx_program_row_work(m->program);
     fornax_model_info *i = &m->info;
 
     i->architecture = fx_arena_strdup(&m->arena, d->arch, strlen(d->arch));
@@ -130,6 +131,10 @@ static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mod
         i->n_params += fx_weights_at(m->weights, t)->n_elems;
     i->file_bytes = (int64_t)fx_weights_file_bytes(m->weights);
     i->weight_bytes = (int64_t)fx_program_weight_bytes(m->program);
+    i->step_bytes = work.bytes;
+    i->int8_products = work.int8;
+    i->bf16_products = work.bf16;
+    i->f32_products = work.f32;
     i->vocab_size = d->vocab;
     i->n_layers = d->params.layers;
     i->n_heads = d->params.heads;

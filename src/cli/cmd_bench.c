@@ -2,7 +2,11 @@
  *
  * Rates are medians over --repeat runs. Prefill: the prompt's tokens over the time from the
  * submission of one request to its first token. Decode: for 'batch' requests at once, tokens
- * after each one's first, over the time from the last first token to the last token. */
+ * after each one's first, over the time from the last first token to the last token.
+ *
+ * Both are also given as shares of what the machine can do, measured beside them (limits.h). Decode: bytes of
+ * weights that a step reads, times steps, over the read bandwidth. Prefill: the time that all multiplications
+ * with weights would take at the peaks, over the time taken; for bf16 weights the peak is the faster of bf16 and f32. */
 #include <math.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -12,6 +16,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "cli/cli.h"
+#include "cli/limits.h"
 
 typedef struct bench_opts {
     fx_model_opts model;
@@ -152,29 +157,60 @@ static int64_t resident_bytes(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-static void print_rates(const bench_opts *opt, const fornax_context *ctx, const fornax_model_info *info, double prefill,
-                        double decode)
+typedef struct results {
+    double prefill, decode;              /* tokens a second */
+    fx_limits limits;
+    double prefill_share, decode_share;  /* of the limits; 0: unknown */
+} results;
+
+static void find_shares(results *r, const fornax_model_info *info, int64_t batch)
+{
+    double bf16 = FX_MAX(r->limits.bf16, r->limits.f32), seconds = 0;
+    const double parts[][2] = { { (double)info->int8_products, r->limits.int8 },
+                                { (double)info->bf16_products, bf16 },
+                                { (double)info->f32_products, r->limits.f32 } };
+
+    for (size_t i = 0; i < FX_COUNT(parts); i++) {
+        if (parts[i][0] > 0)
+            seconds += parts[i][1] > 0 ? 2 * parts[i][0] / parts[i][1] : NAN;
+    }
+    r->prefill_share = isnan(seconds) ? 0 : r->prefill * seconds;
+    r->decode_share = r->decode / (double)batch * (double)info->step_bytes / r->limits.read;
+}
+
+static void print_rates(const bench_opts *opt, const fornax_model_info *info, const results *r)
 {
     double mib = 1048576;
+
+    printf("%s (%s)\n  prefill %lld  %10.1f tokens/s", info->name, info->numerics_id, (long long)opt->prompt, r->prefill);
+    if (r->prefill_share > 0)
+        printf("  %3.0f %% of what the processor can multiply", 100 * r->prefill_share);
+    printf("\n  decode x%lld  %10.1f tokens/s  %3.0f %% of what it can read (%.1f GB/s)\n", (long long)opt->batch, r->decode,
+           100 * r->decode_share, r->limits.read / 1e9);
+    printf("  load         %10.1f ms\n  resident     %10.1f MiB (file %.1f MiB)\n", info->load_ms,
+           (double)resident_bytes() / mib, (double)info->file_bytes / mib);
+}
+
+static void print_json(const bench_opts *opt, const fornax_context *ctx, const fornax_model_info *info, const results *r)
+{
     fx_buf name;
 
-    if (!opt->json) {
-        printf("%s (%s)\n  prefill %lld  %10.1f tokens/s\n  decode x%lld  %10.1f tokens/s\n"
-               "  load         %10.1f ms\n  resident     %10.1f MiB (file %.1f MiB)\n",
-               info->name, info->numerics_id, (long long)opt->prompt, prefill, (long long)opt->batch, decode,
-               info->load_ms, (double)resident_bytes() / mib, (double)info->file_bytes / mib);
-        return;
-    }
     fx_buf_init(&name, &fx_mem_libc);
     fx_buf_json(&name, fx_str_of(info->name));
     printf("{\"model\": \"%s\", \"architecture\": \"%s\", \"dtype\": \"%s\", \"cpu\": \"%s\", "
            "\"numerics_id\": \"%s\", \"threads\": %d, \"prompt\": %lld, \"gen\": %lld, \"batch\": %lld, "
            "\"prefill_tps\": %.3f, \"decode_tps\": %.3f, \"load_ms\": %.3f, \"rss_bytes\": %lld, "
-           "\"weight_bytes\": %lld, \"file_bytes\": %lld}\n",
+           "\"weight_bytes\": %lld, \"file_bytes\": %lld, ",
            fx_buf_view(&name).p, info->architecture, info->dtype, fornax_context_cpu(ctx), info->numerics_id,
-           fornax_context_threads(ctx), (long long)opt->prompt, (long long)opt->gen, (long long)opt->batch, prefill,
-           decode, info->load_ms, (long long)resident_bytes(), (long long)info->weight_bytes,
+           fornax_context_threads(ctx), (long long)opt->prompt, (long long)opt->gen, (long long)opt->batch, r->prefill,
+           r->decode, info->load_ms, (long long)resident_bytes(), (long long)info->weight_bytes,
            (long long)info->file_bytes);
+    printf("\"prefill_share\": %.4f, \"decode_share\": %.4f, \"step_bytes\": %lld, \"int8_products\": %lld, "
+           "\"bf16_products\": %lld, \"f32_products\": %lld, \"read_limit\": %.0f, \"int8_limit\": %.0f, "
+           "\"bf16_limit\": %.0f, \"f32_limit\": %.0f}\n",
+           r->prefill_share, r->decode_share, (long long)info->step_bytes, (long long)info->int8_products,
+           (long long)info->bf16_products, (long long)info->f32_products, r->limits.read, r->limits.int8,
+           r->limits.bf16, r->limits.f32);
     fx_buf_done(&name);
 }
 
@@ -182,6 +218,7 @@ static int rates(const bench_opts *opt, const fornax_context *ctx, fornax_engine
 {
     const fornax_model_info *info = fornax_model_get_info(fornax_engine_model(engine));
     double prefill[64], decode[64], unused;
+    results r = { 0 };
     fornax_status st = run_once(engine, FX_MIN(opt->prompt, 16), 4, 1, 99, &unused, &unused, err);   /* warm */
 
     for (int64_t i = 0; st == FORNAX_OK && i < opt->repeat; i++) {
@@ -189,9 +226,17 @@ static int rates(const bench_opts *opt, const fornax_context *ctx, fornax_engine
         if (st == FORNAX_OK)
             st = run_once(engine, 1, opt->gen, opt->batch, 1000 + (uint64_t)i, &unused, &decode[i], err);
     }
+    if (st == FORNAX_OK)
+        st = fx_limits_measure(&r.limits, fornax_context_threads(ctx), fornax_context_cpu(ctx), err);
     if (st != FORNAX_OK)
         return fx_cli_fail(err);
-    print_rates(opt, ctx, info, median(prefill, opt->repeat), median(decode, opt->repeat));
+    r.prefill = median(prefill, opt->repeat);
+    r.decode = median(decode, opt->repeat);
+    find_shares(&r, info, opt->batch);
+    if (opt->json)
+        print_json(opt, ctx, info, &r);
+    else
+        print_rates(opt, info, &r);
     return FX_EXIT_OK;
 }
 
@@ -292,7 +337,7 @@ static int run(const void *o, int n, char **args)
 
 const fx_cmd fx_cmd_bench = {
     .name = "bench", .args = "MODEL", .min_args = 1, .max_args = 1,
-    .summary = "measure prefill, decode, start-up and memory, or perplexity",
+    .summary = "measure prefill, decode, start-up and memory beside the machine's limits, or perplexity",
     .examples = "  fornax bench model.gguf --threads 2 --prompt 512 --gen 64 --batch 16 --json\n"
                 "  fornax bench model.gguf --ppl text.txt --ctx 512\n",
     .opts = opts, .opts_bytes = sizeof(bench_opts), .defaults = &defaults, .run = run,

@@ -93,6 +93,7 @@ static inline void fx_q8_put_block(uint32_t *p, int width, const fx_q8_block *b)
     memcpy(&w[8], &b->d, 4);
     w[9] = (uint32_t)-b->sum;
     w[10] = (uint32_t)-b->sum16;
+    FX_UNROLL
     for (int i = 0; i < FX_Q8_WORDS; i++)
         p[i * width] = w[i];
 }

@@ -31,6 +31,32 @@ int64_t fx_program_vocab(const fx_program *p) { return p->plan->vocab; }
 void fx_program_allow_adapters(fx_program *p) { p->adapters = true; }
 size_t fx_program_weight_bytes(const fx_program *p) { return p->weight_bytes; }
 
+static void add_work(const fx_program *p, const fx_launch *l, fx_program_work *sum)
+{
+    const fx_plan_weight *w = &p->plan->weights[l->in[1].index];
+    const fx_bound_weight *b = &p->weights[l->in[1].index];
+    int64_t rows = w->rows, products;
+
+    if (w->experts)                      /* a row goes to some of them */
+        rows = rows / w->experts * l->args.experts.top;
+    products = l->rows == FX_ROWS_STEP ? rows * w->cols : 0;
+    sum->bytes += rows * (int64_t)fx_dtype_row_bytes(b->dtype, w->cols);
+    *(w->q8 ? &sum->int8 : b->dtype == FX_BF16 ? &sum->bf16 : &sum->f32) += products;
+}
+
+fx_program_work fx_program_row_work(const fx_program *p)
+{
+    fx_program_work sum = { 0 };
+
+    for (int32_t i = 0; i < p->plan->n_launches; i++) {
+        const fx_launch *l = &p->plan->launches[i];
+
+        if (l->op == FX_L_MATMUL || l->op == FX_L_EXPERT_MATMUL)
+            add_work(p, l, &sum);
+    }
+    return sum;
+}
+
 bool fx_program_rounds_bf16(const fx_program *p)
 {
     for (int32_t i = 0; i < p->plan->n_weights; i++) {

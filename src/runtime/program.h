@@ -21,6 +21,13 @@ typedef struct fx_exec fx_exec;
 
 const fx_state_table *fx_program_state(const fx_program *p);
 int64_t fx_program_vocab(const fx_program *p);
+/* What a row costs: bytes of weights read; multiplications with weights, those for logits left out, by how
+ * they are done. */
+typedef struct fx_program_work {
+    int64_t bytes, int8, bf16, f32;
+} fx_program_work;
+fx_program_work fx_program_row_work(const fx_program *p);
+
 /* Do some of its products round activations to bf16 (part of the numerics id)? */
 bool fx_program_rounds_bf16(const fx_program *p);
 void fx_program_free(fx_program *p);

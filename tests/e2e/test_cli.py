@@ -257,6 +257,8 @@ def test_logits():
 def test_bench():
     r = json.loads(ok("bench", TINY, "--prompt", "32", "--gen", "8", "--repeat", "2", "--batch", "3", "--json"))
     assert r["prefill_tps"] > 0 and r["decode_tps"] > 0 and r["threads"] >= 1 and r["rss_bytes"] > 0 and r["cpu"]
+    products = r["int8_products"] + r["bf16_products"] + r["f32_products"]
+    assert 0 < products < r["step_bytes"] * 8 and r["read_limit"] > 1e8 and 0 < r["decode_share"] < 2
     assert "tokens/s" in ok("bench", TINY, "--prompt", "32", "--gen", "8", "--repeat", "1")
 
 
