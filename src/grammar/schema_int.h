@@ -38,7 +38,7 @@ fx_status fx_jv_parse(fx_jv **out, fx_arena *a, const fx_mem *mem, fx_str text, 
 fx_jv *fx_jv_get(const fx_jv *object, fx_str key);      /* NULL: not an object, or no such member */
 void fx_jv_pointer(fx_buf *out, const fx_jv *v);        /* "#/a/0" */
 
-/* ---- numbers (schema_number.c, schema_number_re.c) -------------------------------- */
+/* ---- numbers (schema_number*.c) ----------------------------------------------------- */
 
 typedef struct fx_dec {         /* +-0.d1d2..dn * 10^e, no zeros at either end; n 0: zero */
     bool neg;
