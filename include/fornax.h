@@ -258,7 +258,8 @@ typedef struct fornax_grammar_options {
     size_t size;
     const char *kind;         /* what the source is. NULL or "json_schema": draft 2020-12, with draft 7's
                                  spellings; "regex": ECMA-262 (flag u), for the whole text; "choice":
-                                 a JSON array of strings                                        */
+                                 a JSON array of strings; "ebnf": GBNF or Lark-like rules, with
+                                 %json {schema} and <special tokens> inside                     */
     const char *space;        /* between JSON's tokens. NULL or "bounded": at most 64 blanks in a row;
                                  "compact": none; "any"                                         */
     int any_order;            /* 1: properties in any order; 0: as the schema declares them     */
@@ -268,6 +269,7 @@ typedef struct fornax_grammar_options {
     int allow_never;          /* 1: a language without words is no error                        */
     const char *const *document_uris, *const *documents;   /* that $ref may name                */
     size_t n_documents;
+    const fornax_tokenizer *tokenizer;   /* whose special tokens "ebnf" may name, or NULL       */
 } fornax_grammar_options;
 
 FORNAX_API fornax_status fornax_grammar_new(fornax_grammar **out, fornax_context *ctx, const char *source, size_t n,

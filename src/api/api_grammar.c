@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "grammar/ebnf.h"
 #include "grammar/matcher.h"
-#include "grammar/schema.h"
 
 enum { CACHE_BYTES = 64 << 20, CACHE_ENTRIES = 256 };
 
@@ -28,25 +28,63 @@ struct fornax_matcher {
 
 /* ---- Kinds of source ------------------------------------------------------------------- */
 
+/* The options of schemas, with the documents' list in *strs, which the caller frees. */
+static fx_status schema_options(fx_schema_options *o, fx_str **strs, const fx_grammar_source *s, fx_error *err)
+{
+    size_t n = s->o.n_documents;
+
+    *strs = fx_mem_array(s->mem, 2 * n + 1, sizeof(**strs));
+    if (!*strs)
+        return fx_nomem(err, "a grammar");
+    *o = (fx_schema_options){ .any_order = s->o.any_order, .any_number = s->o.any_number,
+                              .annotate_formats = s->o.annotate_formats, .strict_formats = s->o.strict_formats,
+                              .remote_uris = *strs, .remote_texts = *strs + n, .n_remotes = n };
+    for (size_t i = 0; i < n; i++) {
+        (*strs)[i] = fx_str_of(s->o.document_uris[i]);
+        (*strs)[n + i] = fx_str_of(s->o.documents[i]);
+    }
+    return FORNAX_OK;
+}
+
+static void free_strs(const fx_grammar_source *s, fx_str *strs)
+{
+    fx_mem_free(s->mem, strs, (2 * s->o.n_documents + 1) * sizeof(*strs));
+}
+
 static fx_status build_schema(fx_gnode *root, fx_gram_builder *b, const fx_grammar_source *s, fx_buf *warnings,
                               fx_error *err)
 {
-    const fx_mem *mem = s->mem;
-    size_t n = s->o.n_documents;
-    fx_str *strs = fx_mem_array(mem, 2 * n + 1, sizeof(*strs));
-    fx_schema_options o = { .any_order = s->o.any_order, .any_number = s->o.any_number,
-                            .annotate_formats = s->o.annotate_formats, .strict_formats = s->o.strict_formats,
-                            .remote_uris = strs, .remote_texts = strs + n, .n_remotes = n };
+    fx_schema_options o;
+    fx_str *strs;
     fx_status st;
 
-    if (!strs)
-        return fx_nomem(err, "a grammar");
-    for (size_t i = 0; i < n; i++) {
-        strs[i] = fx_str_of(s->o.document_uris[i]);
-        strs[n + i] = fx_str_of(s->o.documents[i]);
-    }
-    st = fx_schema_build(root, b, mem, s->text, &o, warnings, err);
-    fx_mem_free(mem, strs, (2 * n + 1) * sizeof(*strs));
+    FX_TRY(schema_options(&o, &strs, s, err));
+    st = fx_schema_build(root, b, s->mem, s->text, &o, warnings, err);
+    free_strs(s, strs);
+    return st;
+}
+
+static int32_t find_special(const void *user, fx_str spelling)
+{
+    const fornax_tokenizer *tok = user;
+    int32_t id = tok->t ? fx_tokenizer_find(tok->t, spelling) : -1;
+
+    return id >= 0 && fx_tokenizer_special(tok->t, id) ? id : -1;
+}
+
+static fx_status build_ebnf(fx_gnode *root, fx_gram_builder *b, const fx_grammar_source *s, fx_buf *warnings,
+                            fx_error *err)
+{
+    const fornax_tokenizer *tok = s->o.tokenizer;
+    fx_schema_options o;
+    fx_str *strs;
+    fx_status st;
+
+    FX_TRY(schema_options(&o, &strs, s, err));
+    st = fx_ebnf_build(root, b, s->mem, s->text,
+                       &(fx_ebnf_options){ .name = "grammar", .find_token = tok ? find_special : NULL, .user = tok,
+                                           .schema = &o }, warnings, err);
+    free_strs(s, strs);
     return st;
 }
 
@@ -94,6 +132,7 @@ static const struct {
     { "json_schema", build_schema },
     { "regex", build_regex },
     { "choice", build_choice },
+    { "ebnf", build_ebnf },
 };
 
 static const struct { const char *name; fx_gram_space space; } spaces[] = {
@@ -139,6 +178,20 @@ static void put_part(fx_buf *key, fx_str part)
     fx_buf_str(key, part);
 }
 
+/* What a grammar that names special tokens depends on: their ids and spellings. */
+static uint64_t specials_hash(const fornax_tokenizer *tok)
+{
+    uint64_t h = 0;
+
+    for (size_t id = 0; tok && tok->t && id < fx_tokenizer_size(tok->t); id++)
+        if (fx_tokenizer_special(tok->t, (int32_t)id)) {
+            fx_str s = fx_tokenizer_spelling(tok->t, (int32_t)id);
+
+            h = fx_hash64(s.p, s.n, h ^ id * 0x9E3779B97F4A7C15ull);
+        }
+    return h;
+}
+
 void fx_api_source_key(fx_buf *key, const fx_grammar_source *s)
 {
     const fornax_grammar_options *o = &s->o;
@@ -149,6 +202,8 @@ void fx_api_source_key(fx_buf *key, const fx_grammar_source *s)
         put_part(key, fx_str_of(o->document_uris[i]));
         put_part(key, fx_str_of(o->documents[i]));
     }
+    if (o->kind && !strcmp(o->kind, "ebnf"))
+        fx_buf_printf(key, "%llx ", (unsigned long long)specials_hash(o->tokenizer));
     put_part(key, s->text);
 }
 

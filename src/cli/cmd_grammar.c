@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 
 typedef struct grammar_opts {
-    const char *schema, *regex, *choice, *tokenizer, *formats, *space;
+    const char *schema, *regex, *choice, *grammar, *tokenizer, *formats, *space;
     bool batch, declared_order, plain_numbers, strict_formats;
     int64_t verify;
     fx_strs remote;
@@ -20,6 +20,7 @@ typedef struct grammar_opts {
 static const fx_opt opts[] = {
     { "schema", 0, FX_OPT_STR, offsetof(grammar_opts, schema), "FILE", "a JSON Schema (-: standard input)", 0, 0 },
     { "regex", 0, FX_OPT_STR, offsetof(grammar_opts, regex), "PATTERN", "an ECMA-262 pattern for the whole text", 0, 0 },
+    { "grammar", 0, FX_OPT_STR, offsetof(grammar_opts, grammar), "FILE", "a grammar in GBNF or Lark's manner", 0, 0 },
     { "choice", 0, FX_OPT_STR, offsetof(grammar_opts, choice), "JSON", "an array of strings", 0, 0 },
     { "remote", 0, FX_OPT_STRS, offsetof(grammar_opts, remote), "URI=FILE", "a document that $ref may name; may be given again", 0, 0 },
     { "tokenizer", 0, FX_OPT_STR, offsetof(grammar_opts, tokenizer), "PATH",
@@ -175,10 +176,10 @@ static fornax_status vocabulary_of_file(fornax_vocabulary **v, fornax_context *c
     return st;
 }
 
-/* NULL: the 256 single bytes, for texts. */
-static fornax_status open_vocabulary(fornax_vocabulary **v, fornax_context *ctx, const char *path, fornax_error *err)
+/* path NULL: the 256 single bytes, for texts. */
+static fornax_status open_vocabulary(fornax_vocabulary **v, fornax_tokenizer **tok, fornax_context *ctx, const char *path,
+                                     fornax_error *err)
 {
-    fornax_tokenizer *tok = NULL;
     fornax_token bytes[256];
     char all[256];
     fornax_status st;
@@ -186,11 +187,8 @@ static fornax_status open_vocabulary(fornax_vocabulary **v, fornax_context *ctx,
     if (path && fx_str_ends(fx_str_of(path), FX_STR(".ftok")))
         return vocabulary_of_file(v, ctx, path, err);
     if (path) {
-        st = fornax_tokenizer_open(&tok, ctx, path, err);
-        if (st == FORNAX_OK)
-            st = fornax_vocabulary_new(v, ctx, tok, err);
-        fornax_tokenizer_close(tok);
-        return st;
+        st = fornax_tokenizer_open(tok, ctx, path, err);
+        return st == FORNAX_OK ? fornax_vocabulary_new(v, ctx, *tok, err) : st;
     }
     for (int i = 0; i < 256; i++) {
         all[i] = (char)i;
@@ -204,6 +202,7 @@ static fornax_status open_vocabulary(fornax_vocabulary **v, fornax_context *ctx,
 typedef struct checker {
     const grammar_opts *opt;
     fornax_context *ctx;
+    fornax_tokenizer *tok;      /* NULL: none, or an .ftok */
     fornax_vocabulary *v;
     uint32_t *mask;
     size_t words;
@@ -328,7 +327,8 @@ static fornax_grammar_options options_of(const checker *c)
     const grammar_opts *o = c->opt;
     fornax_grammar_options g = FORNAX_OPTIONS(fornax_grammar_options);
 
-    g.kind = o->regex ? "regex" : o->choice ? "choice" : "json_schema";
+    g.kind = o->regex ? "regex" : o->choice ? "choice" : o->grammar ? "ebnf" : "json_schema";
+    g.tokenizer = c->tok;
     g.space = o->space;
     g.any_order = !o->declared_order;
     g.any_number = !o->plain_numbers;
@@ -534,7 +534,7 @@ static int check(checker *c, int n, char **paths)
     fx_buf_init(&source, &fx_mem_libc);
     if (o->regex || o->choice)
         fx_buf_puts(&source, o->regex ? o->regex : o->choice);
-    if (o->regex || o->choice || fx_cli_read(&source, o->schema))
+    if (o->regex || o->choice || fx_cli_read(&source, o->grammar ? o->grammar : o->schema))
         status = o->tokenizer ? one_grammar(c, fx_buf_view(&source)) : for_people(c, fx_buf_view(&source), n, paths);
     fx_buf_done(&source);
     return status;
@@ -542,13 +542,13 @@ static int check(checker *c, int n, char **paths)
 
 static int wrong_usage(const grammar_opts *o, int n, char **args)
 {
-    int sources = (o->schema != NULL) + (o->regex != NULL) + (o->choice != NULL);
+    int sources = (o->schema != NULL) + (o->regex != NULL) + (o->choice != NULL) + (o->grammar != NULL);
 
     if (strcmp(args[0], "check") != 0)
         return fx_cli_usage("expected 'check', found '%s'", args[0]);
     if (o->batch ? sources != 0 : sources != 1)
         return fx_cli_usage(o->batch ? "--batch reads its schemas from standard input"
-                                     : "expected one of --schema, --regex and --choice");
+                                     : "expected one of --schema, --regex, --grammar and --choice");
     if (o->batch && !o->tokenizer)
         return fx_cli_usage("--batch needs --tokenizer");
     if (o->tokenizer && n > 1)
@@ -570,7 +570,7 @@ static int run(const void *o, int n, char **args)
     if (!read_remotes(&c))
         status = FX_EXIT_FAILED;
     else if (fx_cli_context(&c.ctx, &(fx_model_opts){ .threads = 1 }, &err) != FORNAX_OK ||
-             open_vocabulary(&c.v, c.ctx, c.opt->tokenizer, &err) != FORNAX_OK)
+             open_vocabulary(&c.v, &c.tok, c.ctx, c.opt->tokenizer, &err) != FORNAX_OK)
         status = fx_cli_fail(&err);
     else {
         c.words = fornax_vocabulary_words(c.v);
@@ -578,6 +578,7 @@ static int run(const void *o, int n, char **args)
         status = c.mask ? check(&c, n - 1, args + 1) : FX_EXIT_FAILED;
     }
     fornax_vocabulary_close(c.v);
+    fornax_tokenizer_close(c.tok);
     fornax_context_close(c.ctx);
     free(c.mask);
     fx_buf_done(&c.out);

@@ -579,6 +579,16 @@ fx_place fx_run_token(fx_run *r, fx_place at, int32_t id)
     return fx_place_intern(r, bottom, flags);
 }
 
+fx_place fx_run_join(fx_run *r, fx_place x, fx_place y)
+{
+    size_t bottom = r->scratch.n;
+    uint32_t flags = 0;
+
+    if (!add_place(r, x, &flags) || !add_place(r, y, &flags))
+        r->failed = true;
+    return fx_place_intern(r, bottom, flags);
+}
+
 /* ---- Making and freeing ---------------------------------------------------------------------------------------- */
 
 fx_status fx_run_new(fx_run **out, fx_gram *g, fx_error *err)

@@ -267,8 +267,16 @@ static fx_status nothing_matches(const fx_gram *g, fx_error *err)
 
 fx_status fx_gram_check(fx_gram *g, fx_error *err)
 {
+    size_t n_nodes;
+
     FX_TRY(check_leaves(g, err));
     fix(g);
+    n_nodes = g->nodes.n;
+    FX_TRY(fx_gram_unleft(g, false, err));
+    if (g->nodes.n != n_nodes) {
+        fix(g);
+        FX_TRY(fx_gram_unleft(g, true, err));
+    }
     if (!productive(g, g->root)) {
         if (!g->limits.allow_never)
             return nothing_matches(g, err);

@@ -80,6 +80,8 @@ struct fx_gram {
     fx_run *run;
 };
 
+/* Takes left recursion out ('again': fails where there is some left); needs 'nullable' to be known; gram_left.c. */
+fx_status fx_gram_unleft(fx_gram *g, bool again, fx_error *err);
 /* Marks what matches something, and what matches nothing is taken out; gram_check.c. */
 fx_status fx_gram_check(fx_gram *g, fx_error *err);
 

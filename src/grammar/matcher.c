@@ -151,15 +151,16 @@ static bool is_eos(const fx_gvocab *v, int32_t id)
 fx_status fx_matcher_accept(fx_matcher *m, int32_t id, fx_error *err)
 {
     size_t n_text = m->text.n;
-    fx_place at = FX_PLACE_DEAD;
+    fx_place at = FX_PLACE_DEAD, token;
 
     if (id < 0 || (size_t)id >= m->v->n)
         return fx_fail(err, FORNAX_EARG, "no token %d", (int)id);
     pthread_mutex_lock(&m->g->lock);
-    if (m->v->bytes[id].n && !m->v->special[id])
+    if (m->v->bytes[id].n)
         at = advance(m, top(m)->at, m->v->bytes[id]);
-    else
-        at = fx_run_token(m->g->run, top(m)->at, id);
+    token = fx_run_token(m->g->run, top(m)->at, id);
+    if (token != FX_PLACE_DEAD)             /* the grammar may ask for a token by its id, too */
+        at = at == FX_PLACE_FAIL || token == FX_PLACE_FAIL ? FX_PLACE_FAIL : fx_run_join(m->g->run, at, token);
     if (at == FX_PLACE_DEAD && is_eos(m->v, id) && (fx_run_set(m->g->run, top(m)->at)->flags & FX_SET_ACCEPT))
         at = FX_PLACE_ENDED;
     pthread_mutex_unlock(&m->g->lock);

@@ -89,7 +89,8 @@ static bool complement(reader *r, fx_rune_ranges *c, size_t first)
     size_t n = c->n - first;
     uint32_t next = 0;
 
-    qsort(c->at + first, n, sizeof(*c->at), by_lo);
+    if (n)
+        qsort(c->at + first, n, sizeof(*c->at), by_lo);
     if (!FX_VEC_RESERVE(c, r->mem, n + 1))
         return false;
     fx_rune_range *at = c->at + first, *out = at + n;

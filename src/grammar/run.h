@@ -122,6 +122,7 @@ bool fx_run_goes_on(fx_run *r, fx_re re);       /* more than the empty string is
 fx_place fx_run_return(fx_run *r, uint32_t frame, fx_re re);
 fx_place fx_run_step(fx_run *r, fx_place at, unsigned char byte);
 fx_place fx_run_token(fx_run *r, fx_place at, int32_t id);
+fx_place fx_run_join(fx_run *r, fx_place x, fx_place y);     /* in one or the other */
 /* 'at' with the JSON value that ends 'text' known. FX_PLACE_DEAD: it may not come again. */
 fx_place fx_run_settle(fx_run *r, fx_place at, fx_str text);
 

@@ -24,8 +24,4 @@ typedef struct fx_schema_options {
 fx_status fx_schema_build(fx_gnode *root, fx_gram_builder *b, const fx_mem *mem, fx_str text,
                           const fx_schema_options *options, fx_buf *warnings, fx_error *err);
 
-/* EBNF: GBNF and Lark-like spellings (chosen by syntax), with %json {...} blocks. 'name' begins messages. */
-fx_status fx_ebnf_build(fx_gnode *root, fx_gram_builder *b, const fx_mem *mem, fx_str text, const char *name,
-                        fx_error *err);
-
 #endif
