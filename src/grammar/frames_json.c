@@ -8,8 +8,11 @@
 
 static bool has(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> i % 64 & 1; }
 
-/* A marked member has to come still. */
-static bool owes(const fx_gobject *o, const fx_frame *f) { return o->marked && !f->r[4]; }
+/* Members that have to come still for their marks, if one with 'marks' comes now. */
+static uint32_t owed(const fx_run *r, const fx_gobject *o, const fx_frame *f, uint32_t marks)
+{
+    return o->marks ? fx_gobject_owed(r->g, o, o->marks & ~(f->r[4] | marks)) : 0;
+}
 
 /* The names that may come now into r->view; *missing_out: required ones that haven't come. */
 static bool open_names(fx_run *r, const fx_gobject *o, const fx_frame *f, uint32_t *missing_out)
@@ -27,7 +30,7 @@ static bool open_names(fx_run *r, const fx_gobject *o, const fx_frame *f, uint32
         for (size_t i = 0; i * 64 < o->n; i++)
             for (uint64_t x = o->required[i] & left[i]; x; x &= x - 1)
                 must++;
-        only_required = o->max != FX_GRAM_INF && o->max - f->r[1] <= must + owes(o, f);
+        only_required = o->max != FX_GRAM_INF && o->max - f->r[1] <= must + owed(r, o, f, 0);
         for (size_t i = 0; i * 64 < o->n; i++)
             any |= r->view[i] = left[i] & (only_required ? o->required[i] : o->allowed[i]);
     } else {
@@ -43,7 +46,7 @@ static bool open_names(fx_run *r, const fx_gobject *o, const fx_frame *f, uint32
             uint32_t i = o->by_place[k];
             bool needed = has(o->required, i);
 
-            if (has(o->allowed, i) && (needed || room > must + owes(o, f)) &&
+            if (has(o->allowed, i) && (needed || room > must + owed(r, o, f, 0)) &&
                 (o->n_others || f->r[1] + left >= o->min)) {
                 r->view[i / 64] |= 1ull << i % 64;
                 any = 1;
@@ -59,11 +62,11 @@ static bool open_names(fx_run *r, const fx_gobject *o, const fx_frame *f, uint32
 }
 
 /* For a member of class i. */
-static bool room_for_other(const fx_gobject *o, const fx_frame *f, uint32_t must, size_t i)
+static bool room_for_other(const fx_run *r, const fx_gobject *o, const fx_frame *f, uint32_t must, size_t i)
 {
     if (!o->any_order && must)
         return false;                                   /* the others come after the declared ones */
-    return o->max == FX_GRAM_INF || o->max - f->r[1] > must + (owes(o, f) && !o->others[i].marked);
+    return o->max == FX_GRAM_INF || o->max - f->r[1] > must + owed(r, o, f, o->others[i].marks);
 }
 
 static fx_re free_name(closure *c, const fx_gobject *o, const fx_frame *f, size_t i)
@@ -99,7 +102,7 @@ static void offer_names(closure *c, const fx_gobject *o, const fx_frame *f)
     }
     for (uint32_t i = 0; i < o->n_others; i++) {
         k.r[3] = i;
-        if (!room_for_other(o, f, must, i))
+        if (!room_for_other(r, o, f, must, i))
             continue;
         fx_closure_thread(c, free_name(c, o, f, i), fx_frame_with(r, &k, FX_PH_FREE));
     }
@@ -115,7 +118,7 @@ static bool more_names(closure *c, const fx_gobject *o, const fx_frame *f)
     if (open_names(c->r, o, f, &must))
         return true;
     for (size_t i = 0; i < o->n_others; i++)
-        if (room_for_other(o, f, must, i) && ((f->r[2] & ~FX_PENDING) == 0 || free_name(c, o, f, i) != FX_RE_NONE))
+        if (room_for_other(c->r, o, f, must, i) && ((f->r[2] & ~FX_PENDING) == 0 || free_name(c, o, f, i) != FX_RE_NONE))
             return true;
     return false;
 }
@@ -124,7 +127,7 @@ static bool may_close(fx_run *r, const fx_gobject *o, const fx_frame *f)
 {
     uint32_t must;
 
-    if (f->r[1] < o->min || owes(o, f))
+    if (f->r[1] < o->min || owed(r, o, f, 0))
         return false;
     open_names(r, o, f, &must);
     return must == 0;
@@ -154,7 +157,7 @@ static uint32_t take_free_name(fx_run *r, const fx_gobject *o, fx_frame *f)
 
     f->r[1] = FX_MIN(f->r[1] + 1, most);
     f->r[2] |= FX_PENDING;
-    f->r[4] |= o->others[f->r[3]].marked;
+    f->r[4] |= o->others[f->r[3]].marks;
     f->r[3] += (uint32_t)o->n;
     if (!o->any_order)
         f->r[0] = (uint32_t)o->n;

@@ -313,7 +313,7 @@ static bool take_names(fx_gram_builder *b, fx_gobject *o, const fx_gram_names *o
 fx_gnode fx_gram_object(fx_gram_builder *b, const fx_gram_object_spec *s)
 {
     fx_gram *g = b->g;
-    fx_gobject o = { .n = s->n_props, .n_others = s->n_others, .min = s->min, .max = s->max, .marked = s->marked, .any_order = s->any_order,
+    fx_gobject o = { .n = s->n_props, .n_others = s->n_others, .min = s->min, .max = s->max, .marks = s->marks, .any_order = s->any_order,
                      .punct = *punct_of(b) };
     fx_gnode x;
 
@@ -426,7 +426,7 @@ static void print_object(fx_buf *out, const fx_gobject *o)
         fx_buf_printf(out, "\"%s=%%%u", o->required[i / 64] >> i % 64 & 1 ? "!" : "", o->values[i]);
     }
     for (size_t i = 0; i < o->n_others; i++)
-        fx_buf_printf(out, " %s=%%%u", o->others[i].marked ? "marked" : "others", o->others[i].value);
+        fx_buf_printf(out, " %s=%%%u", o->others[i].marks ? "marked" : "others", o->others[i].value);
 }
 
 static void print_array(fx_buf *out, const fx_garray *a)

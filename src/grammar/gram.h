@@ -63,7 +63,7 @@ typedef struct fx_gram_prop {
 typedef struct fx_gram_names {              /* names that aren't declared */
     fx_re name;                             /* the inside of the string, FX_SPELL_JSON */
     fx_gnode value;
-    bool marked;                            /* its members are those that the object's 'marked' asks for */
+    uint32_t marks;                         /* bits of the object's 'marks' that its members bring */
 } fx_gram_names;
 typedef struct fx_gram_object_spec {
     const fx_gram_prop *props;              /* in declared order */
@@ -71,7 +71,7 @@ typedef struct fx_gram_object_spec {
     const fx_gram_names *others;            /* names or else values disjoint; the engine takes declared names out */
     size_t n_others;
     uint32_t min, max;                      /* members in all; FX_GRAM_INF */
-    bool marked;                            /* at least one member belongs to a marked class */
+    uint32_t marks;                         /* each bit has to be brought by a member of the others */
     bool any_order;                         /* else declared ones in order, then the others */
 } fx_gram_object_spec;
 fx_gnode fx_gram_object(fx_gram_builder *b, const fx_gram_object_spec *spec);

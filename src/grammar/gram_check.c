@@ -19,6 +19,24 @@ static fx_status lexeme_is_none(fx_gram *g, fx_re re, bool *none, fx_error *err)
     return FORNAX_OK;
 }
 
+/* The marks are few, and so are the classes that bring them. */
+uint32_t fx_gobject_owed(const fx_gram *g, const fx_gobject *o, uint32_t marks)
+{
+    uint32_t best = UINT32_MAX;
+
+    if (!marks)
+        return 0;
+    for (size_t i = 0; i < o->n_others; i++) {
+        uint32_t more;
+
+        if (!(o->others[i].marks & marks) || o->others[i].name == FX_RE_NONE || !productive(g, o->others[i].value))
+            continue;
+        more = fx_gobject_owed(g, o, marks & ~o->others[i].marks);
+        best = more < best ? more + 1 : best;
+    }
+    return best;
+}
+
 static uint32_t count_bits(const uint64_t *w, size_t n)
 {
     uint32_t k = 0;
@@ -32,21 +50,17 @@ static uint32_t count_bits(const uint64_t *w, size_t n)
 static bool object_productive(const fx_gram *g, const fx_gobject *o)
 {
     uint32_t can = 0, must = count_bits(o->required, o->n / 64 + 1);
-    bool free_names = false, marked = !o->marked;
+    uint32_t owed = fx_gobject_owed(g, o, o->marks);
+    bool free_names = false;
 
     for (size_t i = 0; i < o->n; i++) {
         can += productive(g, o->values[i]);
         if ((o->required[i / 64] >> i % 64 & 1) && !productive(g, o->values[i]))
             return false;
     }
-    for (size_t i = 0; i < o->n_others; i++) {
-        bool can_be = o->others[i].name != FX_RE_NONE && productive(g, o->others[i].value);
-
-        free_names |= can_be;
-        marked |= can_be && o->others[i].marked;
-    }
-    must += o->marked;
-    return marked && must <= o->max && o->min <= o->max && (free_names || o->min <= can);
+    for (size_t i = 0; i < o->n_others; i++)
+        free_names |= o->others[i].name != FX_RE_NONE && productive(g, o->others[i].value);
+    return owed <= o->max && must <= o->max - owed && o->min <= o->max && (free_names || o->min <= can);
 }
 
 static bool array_productive(const fx_gram *g, const fx_garray *a)

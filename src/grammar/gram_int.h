@@ -49,7 +49,8 @@ typedef struct fx_gobject {
     size_t n_others;
     fx_gram_names *others;      /* name: inside of the string, declared ones taken out */
     uint32_t min, max;
-    bool marked, any_order;
+    uint32_t marks;
+    bool any_order;
     fx_gpunct punct;
 } fx_gobject;
 
@@ -82,6 +83,8 @@ struct fx_gram {
 
 /* Takes left recursion out ('again': fails where there is some left); needs 'nullable' to be known; gram_left.c. */
 fx_status fx_gram_unleft(fx_gram *g, bool again, fx_error *err);
+/* How many members of the others it takes at least to bring the marks; UINT32_MAX: they can't be. */
+uint32_t fx_gobject_owed(const fx_gram *g, const fx_gobject *o, uint32_t marks);
 /* Marks what matches something, and what matches nothing is taken out; gram_check.c. */
 fx_status fx_gram_check(fx_gram *g, fx_error *err);
 

@@ -37,7 +37,7 @@ typedef enum fx_phase {
 } fx_phase;
 
 /* Registers: object: r[0] names seen (a view of its dictionary, or the next place in declared order), r[1] members,
- * r[2] free names used, r[3] as above, r[4] whether a marked member came.  array: r[0] items, r[1] that match
+ * r[2] free names used, r[3] as above, r[4] marks that came.  array: r[0] items, r[1] that match
  * 'contains', r[2] values seen. */
 typedef struct fx_frame {
     uint32_t node;

@@ -328,75 +328,106 @@ static bool members(fx_sc *c, const fx_orec *r, fx_gram_prop *props, uint32_t *p
     return !c->st;
 }
 
-static uint32_t add_class(fx_sc *c, fx_gram_names *v, fx_re name, fx_sn value, bool marked)
-{
-    fx_gnode g = fx_re_empty(c, name) ? FX_GNODE_NEVER : fx_sc_emit(c, value);
+#define MAX_SOME 2u         /* three take a tenth of a second to tell names apart */
 
-    *v = (fx_gram_names){ name, g, marked };
-    return g != FX_GNODE_NEVER;
+/* Each "some" makes three of a class at most. */
+static size_t room_for_classes(const fx_orec *r)
+{
+    size_t n = r->n_classes;
+
+    for (uint32_t i = 0; i < r->n_some; i++)
+        n *= 3;
+    return n;
 }
 
-/* Free names; where some member has to be one of 'some', those that can be it are marked. */
-static uint32_t classes(fx_sc *c, const fx_orec *r, fx_gram_names *v)
+typedef struct name_class {
+    fx_re name;
+    fx_sn value;
+    uint32_t marks;
+} name_class;
+
+/* Splits each class by one "some": its members, others of its names, other names. */
+static uint32_t split_classes(fx_sc *c, name_class *v, uint32_t n, const fx_ssome *some, uint32_t mark)
 {
-    const fx_ssome *some = r->n_some ? &r->some[0] : NULL;
-    uint32_t n = 0;
+    uint32_t known = n;
 
-    for (uint32_t i = 0; i < r->n_classes && r->max > 0 && !c->st; i++) {
-        fx_sclass one = r->classes[i];
-        fx_re both = !some || some->name == c->any_text ? one.name
-                     : one.name == c->any_text ? some->name : fx_re_and(c->re, one.name, some->name);
+    for (uint32_t i = 0; i < known && !c->st; i++) {
+        name_class one = v[i];
+        fx_re both = some->name == c->any_text ? one.name : one.name == c->any_text ? some->name
+                     : fx_re_and(c->re, one.name, some->name);
 
-        if (some && some->value != FX_SN_TRUE)
-            n += add_class(c, &v[n], both, fx_sn_and(c, one.value, fx_sn_not(c, some->value)), false);
-        n += add_class(c, &v[n], both, some ? fx_sn_and(c, one.value, some->value) : one.value, some != NULL);
-        if (some && both != one.name)
-            n += add_class(c, &v[n], fx_re_minus(c, one.name, some->name), one.value, false);
+        if (fx_re_empty(c, both))
+            continue;
+        v[i] = (name_class){ both, fx_sn_and(c, one.value, some->value), one.marks | mark };
+        if (some->value != FX_SN_TRUE)
+            v[n++] = (name_class){ both, fx_sn_and(c, one.value, fx_sn_not(c, some->value)), one.marks };
+        if (both != one.name)
+            v[n++] = (name_class){ fx_re_minus(c, one.name, some->name), one.value, one.marks };
     }
     return n;
 }
 
-static fx_gnode object(fx_sc *c, const fx_orec *r);
-
-/* A member is asked for: a declared one, or a free one. */
-static fx_gnode object_of_some(fx_sc *c, const fx_orec *r, fx_gnode free)
+/* Free names; where some member has to be one of r->some, those that can be it are marked. */
+static size_t classes(fx_sc *c, const fx_orec *r, fx_gram_names *out)
 {
-    fx_orecs v = { 0 };
-    gnodes g = { 0 };
+    name_class *v = FX_SC_NEWN(c, name_class, room_for_classes(r));
+    uint32_t n = 0;
+    size_t kept = 0;
 
-    add(c, &g, free);
-    fx_orec_candidates(c, &v, r);
-    for (size_t i = 0; i < v.n && !c->st; i++)
-        add(c, &g, object(c, v.at[i]));
-    FX_VEC_FREE(&v, c->mem);
-    return alternatives(c, &g);
+    for (uint32_t i = 0; v && i < r->n_classes && r->max > 0; i++)
+        v[n++] = (name_class){ r->classes[i].name, r->classes[i].value, 0 };
+    for (uint32_t i = 0; v && i < r->n_some; i++)
+        n = split_classes(c, v, n, &r->some[i], 1u << i);
+    for (uint32_t i = 0; i < n && !c->st; i++) {
+        fx_gnode g = v[i].value == FX_SN_FALSE || fx_re_empty(c, v[i].name) ? FX_GNODE_NEVER : fx_sc_emit(c, v[i].value);
+
+        if (g != FX_GNODE_NEVER)
+            out[kept++] = (fx_gram_names){ v[i].name, g, v[i].marks };
+    }
+    return kept;
 }
 
-static fx_gnode object(fx_sc *c, const fx_orec *r)
+/* All that r->some asks for is brought by free names. */
+static fx_gnode free_object(fx_sc *c, const fx_orec *r)
 {
     fx_gram_object_spec spec = { .min = r->min, .max = r->max == FX_S_INF ? FX_GRAM_INF : r->max,
-                                 .marked = r->n_some > 0, .any_order = c->opt->any_order };
+                                 .marks = (1u << r->n_some) - 1, .any_order = c->opt->any_order };
     fx_gram_prop *props = FX_SC_NEWN(c, fx_gram_prop, r->n_props);
-    fx_gram_names *others = FX_SC_NEWN(c, fx_gram_names, (size_t)r->n_classes * 3);
-    fx_gnode free;
-    uint32_t possible;
+    fx_gram_names *others = FX_SC_NEWN(c, fx_gram_names, room_for_classes(r));
+    uint32_t possible, brought = 0;
 
-    if (r->n_some > 1) {
-        fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, "more than one member that has to be there without a "
-                   "name given (from the negation of additionalProperties, patternProperties or propertyNames)");
-        return FX_GNODE_NEVER;
-    }
     if (!props || !others || !members(c, r, props, &possible))
         return FX_GNODE_NEVER;
     spec.n_others = classes(c, r, others);
     spec.props = props;
     spec.n_props = r->n_props;
     spec.others = others;
-    if (c->st || (!spec.n_others && (possible < r->min || r->n_some)))
-        free = FX_GNODE_NEVER;
-    else
-        free = fx_gram_object(c->b, &spec);
-    return r->n_some ? object_of_some(c, r, free) : free;
+    for (size_t i = 0; i < spec.n_others; i++)
+        brought |= others[i].marks;
+    if (c->st || brought != spec.marks || (!spec.n_others && possible < r->min))
+        return FX_GNODE_NEVER;
+    return fx_gram_object(c->b, &spec);
+}
+
+/* r->some before 'free' are brought by free names, the others by those or by declared ones. */
+static fx_gnode object(fx_sc *c, const fx_orec *r, uint32_t free)
+{
+    fx_orecs v = { 0 };
+    gnodes g = { 0 };
+
+    if (r->n_some > MAX_SOME) {
+        fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, "more than %u members that have to be there without a name "
+                   "given (from the negation of additionalProperties, patternProperties or propertyNames)", MAX_SOME);
+        return FX_GNODE_NEVER;
+    }
+    if (free == r->n_some)
+        return free_object(c, r);
+    add(c, &g, object(c, r, free + 1));
+    fx_orec_candidates(c, &v, r, free);
+    for (size_t i = 0; i < v.n && !c->st; i++)
+        add(c, &g, object(c, v.at[i], 0));
+    FX_VEC_FREE(&v, c->mem);
+    return alternatives(c, &g);
 }
 
 /* ---- nodes -------------------------------------------------------------------------------------- */
@@ -409,7 +440,7 @@ static fx_gnode body(fx_sc *c, const fx_split *s)
     for (uint32_t i = 0; i < s->n_arr && !c->st; i++)
         add(c, &v, array(c, s->arr[i]));
     for (uint32_t i = 0; i < s->n_obj && !c->st; i++)
-        add(c, &v, object(c, s->obj[i]));
+        add(c, &v, object(c, s->obj[i], 0));
     return alternatives(c, &v);
 }
 

@@ -273,8 +273,8 @@ const fx_orec *fx_orec_any(fx_sc *c);
 bool fx_orec_sort(fx_sc *c, fx_orec *r);            /* fills by_name */
 const fx_sprop *fx_orec_find(const fx_orec *r, fx_str name);
 fx_sn fx_orec_value(fx_sc *c, const fx_orec *r, fx_str name);               /* what a name's value must be */
-/* Instead of the first "some" of r: one record for each declared member that can be it. */
-bool fx_orec_candidates(fx_sc *c, fx_orecs *v, const fx_orec *r);
+/* Instead of r->some[at]: one record for each declared member that can be it. */
+bool fx_orec_candidates(fx_sc *c, fx_orecs *v, const fx_orec *r, uint32_t at);
 fx_orec *fx_orec_copy(fx_sc *c, const fx_orec *r, uint32_t more);           /* room for more props */
 
 /* ---- strings (schema_string.c, schema_format.c) ------------------------------------------ */

@@ -259,9 +259,23 @@ static bool some_holds(fx_sc *c, const fx_orec *r, const fx_ssome *some)
     return false;
 }
 
-bool fx_orec_candidates(fx_sc *c, fx_orecs *v, const fx_orec *r)
+static bool drop_some(fx_sc *c, fx_orec *r, uint32_t at)
 {
-    const fx_ssome *some = &r->some[0];
+    fx_ssome *v = FX_SC_NEWN(c, fx_ssome, r->n_some);
+
+    if (!v)
+        return false;
+    for (uint32_t i = 0, n = 0; i < r->n_some; i++)
+        if (i != at)
+            v[n++] = r->some[i];
+    r->some = v;
+    r->n_some--;
+    return true;
+}
+
+bool fx_orec_candidates(fx_sc *c, fx_orecs *v, const fx_orec *r, uint32_t at)
+{
+    const fx_ssome *some = &r->some[at];
 
     for (uint32_t i = 0; i < r->n_props && !c->st; i++) {
         const fx_sprop *p = &r->props[i];
@@ -274,9 +288,7 @@ bool fx_orec_candidates(fx_sc *c, fx_orecs *v, const fx_orec *r)
             return false;
         ((fx_sprop *)copy->props)[i].value = value;
         ((fx_sprop *)copy->props)[i].required = true;
-        copy->some++;
-        copy->n_some--;
-        if (!fx_orecs_add(c, v, copy))
+        if (!drop_some(c, copy, at) || !fx_orecs_add(c, v, copy))
             return false;
     }
     return !c->st;
@@ -379,7 +391,7 @@ bool fx_orecs_add(fx_sc *c, fx_orecs *v, const fx_orec *r)
     if (object_dead(c, r))
         return !c->st;
     if (r->n_some && !class_could(c, r, &r->some[0]))
-        return fx_orec_candidates(c, v, r);
+        return fx_orec_candidates(c, v, r, 0);
     note_required((fx_orec *)r);
     if (absorb(c, v, r))
         return !c->st;

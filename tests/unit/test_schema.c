@@ -249,6 +249,8 @@ TEST(combinations)
           "{\"xa\":1,\"b\":1}\1{\"b\":1,\"xa\":1}\1", "{\"xa\":1}\1{\"xa\":1,\"xb\":1}\1{\"b\":1,\"c\":1}\1" },
         { "{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"b\":{}},\"additionalProperties\":false}]}",
           "{\"a\":1}\1{\"c\":1}\1{\"b\":1,\"c\":2}\1", "{}\1{\"b\":1}\1" },
+        { "{\"type\":\"object\",\"allOf\":[{\"not\":{\"propertyNames\":{\"pattern\":\"^a\"}}},{\"not\":{\"propertyNames\":{\"pattern\":\"z$\"}}}],\"properties\":{\"az\":{}},\"maxProperties\":2}",
+          "{\"b\":1}\1{\"a\":1,\"bz\":1}\1{\"bz\":1,\"a\":1}\1{\"az\":1,\"b\":1}\1", "{}\1{\"az\":1}\1{\"a\":1}\1{\"bz\":1,\"az\":1}\1{\"az\":1,\"a\":1,\"bz\":1}\1" },
         { "{\"type\":\"object\",\"not\":{\"patternProperties\":{\"^x\":{\"minimum\":5}}}}", "{\"x\":4}\1{\"a\":1,\"xy\":1}\1", "{}\1{\"x\":5}\1{\"y\":1}\1" },
         { "{\"if\":{\"type\":\"string\"},\"then\":{\"minLength\":1}}", "1\1\"a\"\1", "\"\"\1" },
     };
