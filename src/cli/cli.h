@@ -109,6 +109,22 @@ typedef struct fx_sampling_opts {
     { "stop", 0, FX_OPT_STRS, offsetof(type, m.stop), "TEXT", "end before this text; may be given again", 0, 0 },          \
     { "ignore-eos", 0, FX_OPT_FLAG, offsetof(type, m.ignore_eos), NULL, "go on after the end token", 0, 0 }
 
+/* What the output is held to; at most one of them. */
+typedef struct fx_held_opts {
+    const char *schema, *regex, *grammar;
+    fx_strs choice;
+} fx_held_opts;
+#define FX_HELD_OPTS(type, m)                                                                                        \
+    { "schema", 0, FX_OPT_STR, offsetof(type, m.schema), "FILE", "write JSON that this JSON Schema accepts", 0, 0 },       \
+    { "regex", 0, FX_OPT_STR, offsetof(type, m.regex), "PATTERN", "write what this ECMA-262 pattern matches as a whole", 0, 0 }, \
+    { "grammar", 0, FX_OPT_STR, offsetof(type, m.grammar), "FILE", "write what these rules (GBNF or Lark-like) derive", 0, 0 }, \
+    { "choice", 0, FX_OPT_STRS, offsetof(type, m.choice), "TEXT", "write one of these texts; may be given again", 0, 0 }
+/* False: more than one was given. */
+bool fx_cli_held_once(const fx_held_opts *h);
+/* NULL: none was given. Warnings go to standard error. */
+fornax_status fx_cli_held(fornax_grammar **out, fornax_context *ctx, const fx_held_opts *h, fornax_error *err);
+#define FX_HELD_TWICE "give one of --schema, --regex, --grammar and --choice"
+
 /* Prints "fornax COMMAND: text" and returns FX_EXIT_FAILED (or FX_EXIT_INTERRUPTED, saying nothing,
  * when the user asked to stop and that is what failed).  A parameter that the library refuses is wrong
  * usage where an option had its value. */

@@ -13,12 +13,14 @@
 typedef struct chat_opts {
     fx_model_opts model;
     fx_sampling_opts sampling;
+    fx_held_opts held;
     const char *system;
 } chat_opts;
 
 static const fx_opt opts[] = {
     { "system", 0, FX_OPT_STR, offsetof(chat_opts, system), "TEXT", "system message", 0, 0 },
     FX_LORA_OPT(chat_opts, model),
+    FX_HELD_OPTS(chat_opts, held),
     FX_SAMPLING_OPTS(chat_opts, sampling),
     FX_MODEL_OPTS(chat_opts, model),
     { 0 },
@@ -226,16 +228,22 @@ static int run(const void *o, int n, char **args)
     fornax_engine *engine = NULL;
     fornax_session *session = NULL;
     fornax_adapter *adapter = NULL;
+    fornax_grammar *grammar = NULL;
     int status;
 
     (void)n;
+    if (!fx_cli_held_once(&opt->held))
+        return fx_cli_usage(FX_HELD_TWICE);
     fx_cli_catch_interrupt();
     fx_cli_sampling(&sampling, &opt->sampling, stops);
     so.system = opt->system;
     so.sampling = &sampling;
     if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) == FORNAX_OK &&
-        fx_cli_adapter(&adapter, model, &opt->model, &err) == FORNAX_OK)
+        fx_cli_adapter(&adapter, model, &opt->model, &err) == FORNAX_OK &&
+        fx_cli_held(&grammar, ctx, &opt->held, &err) == FORNAX_OK) {
         sampling.adapter = adapter;
+        sampling.grammar = grammar;
+    }
     if (err.status != FORNAX_OK || fornax_engine_open(&engine, model, &eo, &err) != FORNAX_OK ||
         fornax_session_open(&session, engine, &so, &err) != FORNAX_OK) {
         status = fx_cli_fail(&err);
@@ -246,6 +254,7 @@ static int run(const void *o, int n, char **args)
     }
     fornax_session_close(session);
     fornax_adapter_close(adapter);
+    fornax_grammar_close(grammar);
     fornax_engine_close(engine);
     fornax_model_close(model);
     fornax_context_close(ctx);
@@ -257,6 +266,7 @@ const fx_cmd fx_cmd_chat = {
     .summary = "talk with a model in the terminal",
     .examples = "  fornax chat model.gguf\n  fornax chat model.gguf --system 'Answer in one sentence.' -T 0.7\n"
                 "  printf 'What is gravity?\\n' | fornax chat model.gguf\n"
-                "  fornax chat folder/ --lora adapter/\n",
+                "  fornax chat folder/ --lora adapter/\n"
+                "  fornax chat model.gguf --schema answer.json\n",
     .opts = opts, .opts_bytes = sizeof(chat_opts), .defaults = &defaults, .run = run,
 };

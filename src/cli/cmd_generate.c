@@ -7,6 +7,7 @@
 typedef struct generate_opts {
     fx_model_opts model;
     fx_sampling_opts sampling;
+    fx_held_opts held;
     const char *prompt, *file, *tokens, *system;
     bool chat, json;
 } generate_opts;
@@ -17,6 +18,7 @@ static const fx_opt opts[] = {
     { "tokens", 0, FX_OPT_STR, offsetof(generate_opts, tokens), "IDS", "the prompt as ids joined by commas", 0, 0 },
     { "chat", 0, FX_OPT_FLAG, offsetof(generate_opts, chat), NULL, "send the prompt as a user message through the chat template", 0, 0 },
     { "system", 0, FX_OPT_STR, offsetof(generate_opts, system), "TEXT", "system message, with --chat", 0, 0 },
+    FX_HELD_OPTS(generate_opts, held),
     FX_SAMPLING_OPTS(generate_opts, sampling),
     { "logprobs", 0, FX_OPT_INT, offsetof(generate_opts, sampling.logprobs), "N", "with --json: log-probabilities and N alternatives", -1, 20 },
     { "choices", 0, FX_OPT_INT, offsetof(generate_opts, sampling.n), "N", "with --json: that many continuations (default: 1)", 1, 128 },
@@ -162,7 +164,8 @@ static int report(const output *out, fornax_error *err)
     return fx_cli_interrupted() ? FX_EXIT_INTERRUPTED : FX_EXIT_OK;
 }
 
-static int generate(const generate_opts *opt, fornax_engine *engine, const fx_id_vec *ids, fornax_error *err)
+static int generate(const generate_opts *opt, fornax_engine *engine, const fx_id_vec *ids, const fornax_grammar *grammar,
+                    fornax_error *err)
 {
     fornax_request_options r = FORNAX_OPTIONS(fornax_request_options);
     fornax_string stops[FX_COUNT(opt->sampling.stop.at)];
@@ -174,6 +177,7 @@ static int generate(const generate_opts *opt, fornax_engine *engine, const fx_id
     if (fx_cli_adapter(&adapter, fornax_engine_model(engine), &opt->model, err) != FORNAX_OK)
         return fx_cli_fail(err);
     r.adapter = adapter;
+    r.grammar = grammar;
     fx_cli_sampling(&r, &opt->sampling, stops);
     r.ids = ids->at;
     r.n_ids = ids->n;
@@ -259,6 +263,7 @@ static int run(const void *o, int n, char **args)
     fornax_context *ctx = NULL;
     fornax_model *model = NULL;
     fornax_engine *engine = NULL;
+    fornax_grammar *grammar = NULL;
     fx_id_vec ids = { 0 };
     int status;
 
@@ -273,14 +278,18 @@ static int run(const void *o, int n, char **args)
         return fx_cli_usage("--chat takes text, not --tokens");
     if (opt->sampling.logprobs >= 0 && !opt->json)
         return fx_cli_usage("--logprobs needs --json");
+    if (!fx_cli_held_once(&opt->held))
+        return fx_cli_usage(FX_HELD_TWICE);
     fx_cli_catch_interrupt();
-    if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) != FORNAX_OK)
+    if (fx_cli_model(&ctx, &model, args[0], &opt->model, &err) != FORNAX_OK ||
+        fx_cli_held(&grammar, ctx, &opt->held, &err) != FORNAX_OK)
         status = fx_cli_fail(&err);
     else if (get_ids(&ids, opt, fornax_model_tokenizer(model), &status))
-        status = fornax_engine_open(&engine, model, &eo, &err) == FORNAX_OK ? generate(opt, engine, &ids, &err)
+        status = fornax_engine_open(&engine, model, &eo, &err) == FORNAX_OK ? generate(opt, engine, &ids, grammar, &err)
                                                                             : fx_cli_fail(&err);
     FX_VEC_FREE(&ids, &fx_mem_libc);
     fornax_engine_close(engine);
+    fornax_grammar_close(grammar);
     fornax_model_close(model);
     fornax_context_close(ctx);
     return status;
@@ -292,6 +301,9 @@ const fx_cmd fx_cmd_generate = {
     .examples = "  fornax generate model.gguf -p 'The capital of France is' -n 32\n"
                 "  fornax generate folder/ --lora adapter/:0.5 --chat -p 'Hello'\n"
                 "  fornax generate model.gguf --chat -p 'What is gravity?' -T 0.7 --top-p 0.9 --seed 1\n"
+                "  fornax generate model.gguf --chat -p 'Who wrote Faust?' --schema person.json\n"
+                "  fornax generate model.gguf -p 'Born on ' --regex '[0-9]{4}-[0-9]{2}-[0-9]{2}'\n"
+                "  fornax generate model.gguf --chat -p 'Is tea hot?' --choice yes --choice no\n"
                 "  fornax generate model.gguf --tokens 504,3575 -n 8 --json\n",
     .opts = opts, .opts_bytes = sizeof(generate_opts), .defaults = &defaults, .run = run,
 };

@@ -216,7 +216,7 @@ def run(*args):
 def test_generate(tmp_path):
     (tmp_path / "s.json").write_text(json.dumps(PERSON))
     (tmp_path / "g.gbnf").write_text('root ::= "x"{3} "y"?\n')
-    base = ["generate", TINY, "-p", "It is", "-n", "200", "-t", "1", "--seed", "4"]
+    base = ["generate", TINY, "-p", "It is", "-n", "400", "-T", "1", "--seed", "4"]
     r = run(*base, "--schema", str(tmp_path / "s.json"))
     assert r.returncode == 0, r.stderr
     check_person(r.stdout)
@@ -225,4 +225,14 @@ def test_generate(tmp_path):
     assert run(*base, "--choice", "red", "--choice", "blue").stdout in ("red\n", "blue\n")
     assert run(*base, "--regex", "a", "--choice", "b").returncode == 2
     r = run(*base, "--regex", "(")
-    assert r.returncode == 1 and "regex" in r.stderr
+    assert r.returncode == 1 and "--regex: " in r.stderr
+    (tmp_path / "s.json").write_text(json.dumps({"properties": {"a": {"pattern": "("}}}))
+    r = run(*base, "--schema", str(tmp_path / "s.json"))
+    assert r.returncode == 1 and "--schema: #/properties/a/pattern: " in r.stderr
+
+
+def test_chat_program(tmp_path):
+    r = subprocess.run([FORNAX, "chat", TINY, "-n", "100", "--regex", "[0-9]{3}"], input="Which?\nAnd then?\n", capture_output=True,
+                       text=True, timeout=300)
+    assert r.returncode == 0 and re.fullmatch("([0-9]{3}\n){2}", r.stdout), r
+    assert run("chat", TINY, "--regex", "a", "--choice", "b").returncode == 2
