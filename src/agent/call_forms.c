@@ -56,33 +56,56 @@ void fx_put_value(fx_buf *out, const json_t *function, fx_str key, fx_str value)
     json_decref(v);
 }
 
-/* The text between 'open' and 'close' from *at on; *at is put behind it. False: not there. */
-static bool between(fx_str text, const char *open, const char *close, size_t *at, fx_str *out)
+/* The text up to 'tag', from *at on; *at is put behind the tag. */
+static fx_scan take_until(fx_str text, const char *tag, size_t *at, fx_str *out)
 {
-    size_t a = fx_str_find(text, fx_str_of(open), *at), b;
+    size_t end = fx_str_find(text, fx_str_of(tag), *at);
 
-    if (a == FX_STR_NONE)
-        return false;
-    a += strlen(open);
-    b = fx_str_find(text, fx_str_of(close), a);
-    if (b == FX_STR_NONE)
-        return false;
-    *out = fx_str_n(text.p + a, b - a);
-    *at = b + strlen(close);
-    return true;
+    if (end == FX_STR_NONE)
+        return FX_SCAN_MORE;
+    *out = fx_str_n(text.p + *at, end - *at);
+    *at = end + strlen(tag);
+    return FX_SCAN_DONE;
 }
 
-/* The body, when its close tag is there. */
-static fx_scan whole_body(const fx_reply *r, bool last, fx_str *body, size_t *end)
+static size_t past_blanks(fx_str text, size_t at)
 {
-    fx_str text = fx_buf_view(&r->held), tag = fx_tag(r->o.codec->close);
-    size_t at = fx_str_find(text, tag, r->body);
+    while (at < text.n && fx_blank(text.p[at]))
+        at++;
+    return at;
+}
 
-    if (at == FX_STR_NONE)
-        return last ? FX_SCAN_BAD : FX_SCAN_MORE;
-    *body = fx_str_n(text.p + r->body, at - r->body);
-    *end = at + tag.n;
-    return FX_SCAN_DONE;
+/* Where JSON that begins at 'at' ends, if 'tag' is what follows it: tags inside its strings don't count. */
+static fx_scan json_end(fx_str text, size_t at, fx_str tag, size_t *end)
+{
+    fx_json_scan scan = { .at = past_blanks(text, at) };
+    fx_scan got = scan.at < text.n ? fx_json_scan_value(&scan, text) : FX_SCAN_MORE;
+    size_t next;
+
+    if (got != FX_SCAN_DONE)
+        return got;
+    *end = scan.at;
+    next = past_blanks(text, scan.at);
+    if (fx_str_starts(fx_str_n(text.p + next, text.n - next), tag))
+        return FX_SCAN_DONE;
+    return text.n - next < tag.n && memcmp(text.p + next, tag.p, text.n - next) == 0 ? FX_SCAN_MORE : FX_SCAN_BAD;
+}
+
+/* One parameter's value up to its tag; *at is put behind that. */
+static fx_scan take_value(fx_reply *r, const json_t *function, fx_str key, const char *tag, bool last, size_t *at, fx_str *value)
+{
+    fx_str text = fx_buf_view(&r->held), t = fx_str_of(tag);
+    size_t end = *at;
+    fx_scan got = wants_string(function, key) ? FX_SCAN_BAD : json_end(text, *at, t, &end);
+
+    if (got == FX_SCAN_MORE && !last)
+        return got;
+    if (got == FX_SCAN_DONE) {
+        *value = fx_str_n(text.p + *at, end - *at);
+        *at = past_blanks(text, end) + t.n;
+        return got;
+    }
+    return take_until(text, tag, at, value);
 }
 
 static void give_whole(fx_reply *r, fx_str name)
@@ -99,39 +122,9 @@ static void put_member(fx_buf *b, fx_str key)
     fx_buf_puts(b, ": ");
 }
 
-/* ---- NAME <arg_key>K</arg_key> <arg_value>V</arg_value> ... ---- */
+/* ---- Parameters between tags ---- */
 
-fx_scan fx_body_xml_pairs(fx_reply *r, bool last, size_t *end)
-{
-    fx_str body, name, key, value;
-    const json_t *function;
-    size_t at;
-    fx_scan got = whole_body(r, last, &body, end);
-
-    if (got != FX_SCAN_DONE)
-        return got;
-    at = FX_MIN(fx_str_find(body, FX_STR("<arg_key>"), 0), body.n);
-    name = fx_trim(fx_str_n(body.p, at));
-    if (name.n == 0 || fx_str_find(name, FX_STR("<"), 0) != FX_STR_NONE || fx_str_find(name, FX_STR("{"), 0) != FX_STR_NONE)
-        return FX_SCAN_BAD;
-    function = fx_tool_find(r->o.tools, name);
-    fx_buf_clear(&r->scratch);
-    fx_buf_putc(&r->scratch, '{');
-    while (between(body, "<arg_key>", "</arg_key>", &at, &key)) {
-        if (!between(body, "<arg_value>", "</arg_value>", &at, &value))
-            return FX_SCAN_BAD;
-        key = fx_trim(key);
-        put_member(&r->scratch, key);
-        fx_put_value(&r->scratch, function, key, value);
-    }
-    fx_buf_putc(&r->scratch, '}');
-    give_whole(r, name);
-    return FX_SCAN_DONE;
-}
-
-/* ---- <function=NAME> <parameter=K> V </parameter> ... </function> ---- */
-
-/* The line ends that the form puts around a value aren't part of it. */
+/* The line ends that a form puts around a value aren't part of it. */
 static fx_str without_line_ends(fx_str v)
 {
     if (v.n > 0 && v.p[0] == '\n')
@@ -141,37 +134,76 @@ static fx_str without_line_ends(fx_str v)
     return v;
 }
 
-fx_scan fx_body_xml_function(fx_reply *r, bool last, size_t *end)
-{
-    fx_str body, inner, name, key, value;
-    const json_t *function;
-    size_t at = 0, in = 0;
-    fx_scan got = whole_body(r, last, &body, end);
+typedef struct param_tags {
+    const char *open, *after_key, *before_value, *close;   /* before_value "": the value follows after_key */
+    bool lines;                                            /* each value is on lines of its own */
+} param_tags;
 
-    if (got != FX_SCAN_DONE)
-        return got;
-    if (!between(body, "<function=", ">", &at, &name))
-        return FX_SCAN_BAD;
-    inner = fx_str_n(body.p + at, body.n - at);
-    inner.n = FX_MIN(fx_str_find(inner, FX_STR("</function>"), 0), inner.n);
-    name = fx_trim(name);
-    function = fx_tool_find(r->o.tools, name);
+/* Parameters into scratch, until none opens before the call's close tag. *at: behind that tag. */
+static fx_scan params(fx_reply *r, const json_t *function, const param_tags *tags, bool last, size_t *at)
+{
+    fx_str text = fx_buf_view(&r->held), close = fx_tag(r->o.codec->close), key, value, skipped;
+
     fx_buf_clear(&r->scratch);
     fx_buf_putc(&r->scratch, '{');
-    while (between(inner, "<parameter=", ">", &in, &key)) {
-        size_t close = fx_str_find(inner, FX_STR("</parameter>"), in);
+    for (;;) {
+        size_t end = fx_str_find(text, close, *at), next = fx_str_find(text, fx_str_of(tags->open), *at);
 
-        if (close == FX_STR_NONE)
-            return FX_SCAN_BAD;
-        value = without_line_ends(fx_str_n(inner.p + in, close - in));
-        in = close;
-        key = fx_trim(key);
-        put_member(&r->scratch, key);
-        fx_put_value(&r->scratch, function, key, value);
+        if (end != FX_STR_NONE && (next == FX_STR_NONE || end < next)) {
+            *at = end + close.n;
+            fx_buf_putc(&r->scratch, '}');
+            return FX_SCAN_DONE;
+        }
+        if (next == FX_STR_NONE)
+            return FX_SCAN_MORE;
+        *at = next + strlen(tags->open);
+        if (take_until(text, tags->after_key, at, &key) != FX_SCAN_DONE || take_until(text, tags->before_value, at, &skipped) != FX_SCAN_DONE ||
+            take_value(r, function, fx_trim(key), tags->close, last, at, &value) != FX_SCAN_DONE)
+            return FX_SCAN_MORE;
+        put_member(&r->scratch, fx_trim(key));
+        fx_put_value(&r->scratch, function, fx_trim(key), tags->lines ? without_line_ends(value) : value);
     }
-    fx_buf_putc(&r->scratch, '}');
+}
+
+static fx_scan params_call(fx_reply *r, fx_str name, const param_tags *tags, bool last, size_t at, size_t *end)
+{
+    fx_scan got = params(r, fx_tool_find(r->o.tools, name), tags, last, &at);
+
+    if (got != FX_SCAN_DONE)
+        return last ? FX_SCAN_BAD : got;
+    *end = at;
     give_whole(r, name);
     return FX_SCAN_DONE;
+}
+
+/* NAME <arg_key>K</arg_key> <arg_value>V</arg_value> ... */
+fx_scan fx_body_xml_pairs(fx_reply *r, bool last, size_t *end)
+{
+    static const param_tags tags = { "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", false };
+    fx_str text = fx_buf_view(&r->held), close = fx_tag(r->o.codec->close), name;
+    size_t at = FX_MIN(fx_str_find(text, FX_STR("<arg_key>"), r->body), fx_str_find(text, close, r->body));
+
+    if (at == FX_STR_NONE)
+        return last ? FX_SCAN_BAD : FX_SCAN_MORE;
+    name = fx_trim(fx_str_n(text.p + r->body, at - r->body));
+    if (name.n == 0 || fx_str_find(name, FX_STR("<"), 0) != FX_STR_NONE || fx_str_find(name, FX_STR("{"), 0) != FX_STR_NONE)
+        return FX_SCAN_BAD;
+    return params_call(r, name, &tags, last, at, end);
+}
+
+/* <function=NAME> <parameter=K> V </parameter> ... </function> */
+fx_scan fx_body_xml_function(fx_reply *r, bool last, size_t *end)
+{
+    static const param_tags tags = { "<parameter=", ">", "", "</parameter>", true };
+    fx_str text = fx_buf_view(&r->held), name;
+    size_t at = fx_str_find(text, FX_STR("<function="), r->body), close = fx_str_find(text, fx_tag(r->o.codec->close), r->body);
+
+    if (at == FX_STR_NONE || close < at)
+        return last || close != FX_STR_NONE ? FX_SCAN_BAD : FX_SCAN_MORE;
+    at += strlen("<function=");
+    if (take_until(text, ">", &at, &name) != FX_SCAN_DONE)
+        return last ? FX_SCAN_BAD : FX_SCAN_MORE;
+    return params_call(r, fx_trim(name), &tags, last, at, end);
 }
 
 /* ---- [NAME(K=V, ...), ...]: Python literals ---- */

@@ -190,8 +190,7 @@ static bool decode(fx_reply *r, fx_str json)
 
 static bool known(const fx_reply *r, fx_str name)
 {
-    return (r->o.codec->open && r->o.codec->open[0]) || (r->o.codec->section_open && r->o.codec->section_open[0]) ||
-           fx_tool_find(r->o.tools, name) != NULL;
+    return fx_codec_tagged(r->o.codec) || fx_tool_find(r->o.tools, name) != NULL;
 }
 
 /* Once the name is there: the call's beginning, then its arguments as far as they are. */
@@ -280,19 +279,21 @@ fx_scan fx_body_json(fx_reply *r, bool last, size_t *end)
 
 /* ---- NAME, a tag, arguments ---- */
 
-/* "functions.get_weather:0" is get_weather. */
-static fx_str plain_name(fx_str name, const char *before)
+/* "functions.get_weather:0" is get_weather, unless a tool is called just so. */
+static fx_str plain_name(const fx_reply *r, fx_str name)
 {
-    fx_str b = fx_tag(before);
+    const fx_codec *c = r->o.codec;
+    fx_str before = fx_tag(c->before_name), functions = FX_STR("functions.");
     size_t colon;
 
     name = fx_trim(name);
-    if (fx_str_starts(name, b))
-        name = fx_str_n(name.p + b.n, name.n - b.n);
-    if (!fx_str_starts(name, FX_STR("functions.")))
+    if (fx_str_starts(name, before))
+        name = fx_str_n(name.p + before.n, name.n - before.n);
+    if (fx_tool_find(r->o.tools, name))
         return name;
-    name = fx_str_n(name.p + 10, name.n - 10);
-    colon = fx_str_find(name, FX_STR(":"), 0);
+    if (fx_str_starts(name, functions))
+        name = fx_str_n(name.p + functions.n, name.n - functions.n);
+    colon = c->indexed ? fx_str_find(name, FX_STR(":"), 0) : name.n;
     return fx_str_n(name.p, FX_MIN(colon, name.n));
 }
 
@@ -303,7 +304,7 @@ static fx_scan open_named(fx_reply *r)
 
     if (at == FX_STR_NONE)
         return text.n - r->body > 512 ? FX_SCAN_BAD : FX_SCAN_MORE;      /* no name is that long */
-    name = plain_name(fx_str_n(text.p + r->body, at - r->body), r->o.codec->before_name);
+    name = plain_name(r, fx_str_n(text.p + r->body, at - r->body));
     if (name.n == 0)
         return FX_SCAN_BAD;
     for (at += tag.n; at < text.n && fx_blank(text.p[at]); at++)

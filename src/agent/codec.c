@@ -2,10 +2,11 @@
 #include "agent/codec.h"
 
 static const fx_codec rows[] = {
-    { .name = "gpt-oss", .marks = { "<|channel|>", "<|message|>" }, .form = FX_CALL_HARMONY, .open = "<|channel|>" },
+    { .name = "gpt-oss", .marks = { "<|channel|>", "<|message|>" }, .form = FX_CALL_HARMONY, .open = "<|channel|>",
+      .before_name = "<|channel|>commentary to=functions.", .after_name = " <|constrain|>json<|message|>" },
     { .name = "kimi", .marks = { "<|tool_calls_section_begin|>" }, .form = FX_CALL_NAME_JSON,
       .section_open = "<|tool_calls_section_begin|>", .section_close = "<|tool_calls_section_end|>",
-      .open = "<|tool_call_begin|>", .close = "<|tool_call_end|>", .before_name = "",
+      .open = "<|tool_call_begin|>", .close = "<|tool_call_end|>", .before_name = "functions.", .indexed = true,
       .after_name = "<|tool_call_argument_begin|>", .think_open = "<think>", .think_close = "</think>" },
     { .name = "deepseek-v3.1", .marks = { "<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>'+" }, .form = FX_CALL_NAME_JSON,
       .section_open = "<｜tool▁calls▁begin｜>", .section_close = "<｜tool▁calls▁end｜>",
@@ -25,6 +26,8 @@ static const fx_codec rows[] = {
       .close = "<|tool_call_end|>" },
     { .name = "qwen3-coder", .marks = { "<tool_call>", "<function=" }, .form = FX_CALL_XML_FUNCTION,
       .open = "<tool_call>\n", .close = "\n</tool_call>", .between = "\n", .think_open = "<think>", .think_close = "</think>" },
+    { .name = "glm-compact", .marks = { "<tool_call>", "<arg_key>", "</arg_key><arg_value>" }, .form = FX_CALL_XML_PAIRS, .compact = true,
+      .open = "<tool_call>", .close = "</tool_call>", .think_open = "<think>", .think_close = "</think>" },
     { .name = "glm", .marks = { "<tool_call>", "<arg_key>" }, .form = FX_CALL_XML_PAIRS, .open = "<tool_call>",
       .close = "</tool_call>", .think_open = "<think>", .think_close = "</think>" },
     { .name = "hermes", .marks = { "<tool_call>" }, .form = FX_CALL_JSON, .open = "<tool_call>\n",
@@ -64,3 +67,5 @@ const fx_codec *fx_codec_find(fx_str name)
 }
 
 const fx_codec *fx_codec_at(size_t i) { return i < FX_COUNT(rows) ? &rows[i] : NULL; }
+
+bool fx_codec_tagged(const fx_codec *c) { return (c->open && c->open[0]) || (c->section_open && c->section_open[0]); }

@@ -19,6 +19,9 @@
 
 #include "base/str.h"
 
+/* What every gpt-oss message has, calls too. */
+#define FX_HARMONY_MESSAGE "<|message|>"
+
 typedef enum fx_call_form {
     FX_CALL_JSON, FX_CALL_JSON_LIST, FX_CALL_NAME_JSON, FX_CALL_XML_PAIRS, FX_CALL_XML_FUNCTION, FX_CALL_PYTHON,
     FX_CALL_HARMONY
@@ -31,13 +34,16 @@ typedef struct fx_codec {
     const char *section_open, *section_close;
     const char *open, *close, *between;
     const char *name_key, *args_key;     /* FX_CALL_JSON, FX_CALL_JSON_LIST */
-    const char *before_name, *after_name;/* FX_CALL_NAME_JSON */
+    const char *before_name, *after_name;/* FX_CALL_NAME_JSON, FX_CALL_HARMONY */
+    bool indexed;                        /* FX_CALL_NAME_JSON: a colon and the call's number follow the name */
+    bool compact;                        /* FX_CALL_XML_PAIRS: no line ends between the tags */
     const char *think_open, *think_close;/* NULL: the family doesn't think aloud */
 } fx_codec;
 
 /* The first row whose marks are all in the template; the generic one if there is none. Never NULL. */
 const fx_codec *fx_codec_of_template(fx_str chat_template);
 const fx_codec *fx_codec_find(fx_str name);           /* NULL: no such family */
+bool fx_codec_tagged(const fx_codec *c);               /* some tag begins its calls */
 const fx_codec *fx_codec_at(size_t i);                /* NULL: there are no more */
 
 #endif

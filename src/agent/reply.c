@@ -124,12 +124,18 @@ static size_t certain(const fx_reply *r, fx_str text, const fx_str *tags, size_t
     return keep;
 }
 
+/* Without tags a reply is a call only if it begins as one. */
+static bool untagged(const fx_reply *r)
+{
+    return r->o.tools && !fx_codec_tagged(r->o.codec);
+}
+
 static void skip_blanks(fx_reply *r)
 {
     size_t n = 0;
 
-    while (n < r->held.n && fx_blank(r->held.p[n]))
-        n++;
+    while (n < r->held.n && (fx_blank(r->held.p[n]) || (untagged(r) && r->n_calls > 0 && r->held.p[n] == ';')))
+        n++;                                 /* a semicolon stands between calls without tags */
     forget(r, n);
     r->skip_blanks = r->held.n == 0;
 }
@@ -141,14 +147,6 @@ static void begin_call(fx_reply *r, size_t body)
     r->scan = (fx_call_scan){ 0 };
     r->open = false;
     r->sent = 0;
-}
-
-/* Without tags a reply is a call only if it begins as one. */
-static bool untagged(const fx_reply *r)
-{
-    const fx_codec *c = r->o.codec;
-
-    return r->o.tools && fx_tag(c->open).n == 0 && fx_tag(c->section_open).n == 0 && c->form != FX_CALL_HARMONY;
 }
 
 static bool step_text(fx_reply *r, bool last)
@@ -352,17 +350,38 @@ static bool step_header(fx_reply *r, bool last)
         forget(r, r->body);
         r->body = r->sent = 0;
     }
+    r->value = (fx_json_scan){ .at = r->body };
     r->mode = FX_IN_BODY;
     return true;
+}
+
+/* Arguments end where their JSON does, whatever tags its strings hold: how much of held is certainly theirs. */
+static size_t arguments_so_far(fx_reply *r)
+{
+    fx_str text = fx_buf_view(&r->held);
+    fx_scan got;
+
+    while (r->value.at < text.n && !r->value.started && !r->value.scalar && fx_blank(text.p[r->value.at]))
+        r->value.at++;
+    got = fx_json_scan_value(&r->value, text);
+    return got == FX_SCAN_BAD ? r->sent : got == FX_SCAN_MORE && !r->value.scalar ? text.n : FX_MAX(r->sent, r->value.at);
 }
 
 static bool step_body(fx_reply *r, bool last)
 {
     static const char *const ends[] = { "<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>" };
-    fx_str text = fx_buf_view(&r->held), all = fx_str_n(text.p + r->sent, text.n - r->sent);
+    fx_str text = fx_buf_view(&r->held), all;
     found f = { FX_STR_NONE, 0, FX_IN_HEADER };
-    size_t keep = all.n;
+    size_t keep;
 
+    if (r->channel == FX_PART_ARGUMENTS) {
+        size_t to = arguments_so_far(r);
+
+        fx_reply_give(r, FX_PART_ARGUMENTS, fx_str_n(text.p + r->sent, to - r->sent));
+        r->sent = to;
+    }
+    all = fx_str_n(text.p + r->sent, text.n - r->sent);
+    keep = all.n;
     for (size_t i = 0; i < FX_COUNT(ends); i++) {
         look(&f, all, fx_str_of(ends[i]), FX_IN_HEADER);
         keep = last ? keep : FX_MIN(keep, all.n - partial(all, fx_str_of(ends[i])));

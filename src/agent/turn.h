@@ -24,6 +24,7 @@ typedef struct fx_turn_spec {
     bool single;                         /* at most one call */
     bool thinking;                       /* the prompt has opened a thought */
     bool no_thoughts;                    /* the reply may not open one */
+    bool strict;                         /* text and thoughts hold nothing that any family's parser takes for a call */
     fx_gnode text;                       /* what text is held to; FX_GNODE_FAIL: nothing */
 } fx_turn_spec;
 
