@@ -676,6 +676,16 @@ static fx_status bind_weight(fx_program *p, const fx_plan_weight *w, fx_bound_we
     return bind_product(p, w, b, &s, pool, err);
 }
 
+/* Where a router hangs on them activations aren't rounded to bf16: near ties between experts are common, and the
+ * wrong one costs far more than the rounding itself. */
+static bool has_router(const fx_plan *plan)
+{
+    for (int32_t i = 0; i < plan->n_launches; i++)
+        if (plan->launches[i].op == FX_L_ROUTE)
+            return true;
+    return false;
+}
+
 fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_table *state,
                           const fx_weight_source *source, fx_pool *pool, const fx_cpu *cpu, fx_error *err)
 {
@@ -684,6 +694,7 @@ fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_tab
 
     p->plan = plan;
     p->cpu = *cpu;
+    p->cpu.bf16_fast = cpu->bf16_fast && !has_router(plan);
     if (st == FORNAX_OK && !(p->weights = FX_ARENA_NEWN(&p->arena, fx_bound_weight, (size_t)plan->n_weights + 1)))
         st = fx_nomem(err, "the weight table");
     for (int32_t i = 0; st == FORNAX_OK && i < plan->n_weights; i++) {

@@ -167,6 +167,23 @@ TEST(gpt_oss_tiny) { check_model(FXTEST_DATA "/models/gpt_oss", "auto"); }      
 TEST(minicpm3_tiny_latent) { check_model(FXTEST_DATA "/models/minicpm3", "f32"); }
 TEST(deepseek_v2_tiny) { check_model(FXTEST_DATA "/models/deepseek_v2", "auto"); } /* latent attention, experts */
 
+/* Where experts are chosen activations aren't rounded to bf16, and the numerics id doesn't say so. */
+TEST(routers_see_unrounded_activations)
+{
+    fornax_context_options co = FORNAX_OPTIONS(fornax_context_options);
+    fornax_model_options mo = FORNAX_OPTIONS(fornax_model_options);
+    fornax_error err = { 0 };
+    fornax_context *ctx = NULL;
+    fornax_model *model = NULL;
+
+    mo.dtype = "bf16";
+    CHECK_OK(fornax_context_open(&ctx, &co, &err), err);
+    CHECK_OK(fornax_model_open(&model, ctx, FXTEST_DATA "/models/granitemoe", &mo, &err), err);
+    CHECK(model && strstr(fornax_model_get_info(model)->numerics_id, "+bf16") == NULL);
+    fornax_model_close(model);
+    fornax_context_close(ctx);
+}
+
 TEST(smollm2)
 {
     const char *path = getenv("FORNAX_MODEL"), *level = getenv("FORNAX_CPU");
