@@ -14,7 +14,7 @@
 #define PANEL 12
 #define WORD_K 2
 #define STEP 512
-#define AHEAD 256
+#define AHEAD 128
 
 typedef uint32_t word;
 

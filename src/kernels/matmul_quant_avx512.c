@@ -19,7 +19,7 @@
 #include "tensor/blocks.h"
 
 #define MAX_M FX_Q8_PANEL
-#define AHEAD 256                    /* bytes that weights are fetched before they are used; long distances cost Zen 4 a fifth */
+#define AHEAD 128                    /* bytes that weights are fetched before they are used; long distances cost Zen 4 a fifth */
 
 /* A block on its way through the registers. */
 typedef struct block {
