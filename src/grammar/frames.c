@@ -600,7 +600,8 @@ fx_status fx_run_new(fx_run **out, fx_gram *g, fx_error *err)
         return fx_nomem(err, "a grammar's states");
     r->g = g;
     r->mem = g->mem;
-    r->pool = g->pool;
+    r->refs = 1;
+    r->pool = fx_re_pool_clone(g->pool);
     fx_arena_init(&r->arena, g->mem, (size_t)16 << 10);
     for (size_t i = 0; i < g->objects.n; i++)
         r->view_words = FX_MAX(r->view_words, fx_names_words(g->objects.at[i].dict));
@@ -608,7 +609,7 @@ fx_status fx_run_new(fx_run **out, fx_gram *g, fx_error *err)
         r->has_unique |= g->arrays.at[i].unique;
     r->view = fx_mem_array(g->mem, r->view_words + 1, sizeof(*r->view));
     r->used = fx_used_new(g->mem);
-    if (!r->view || !r->used || !FX_VEC_PUSH(&r->frames, r->mem, ((fx_frame){ .node = FX_FRAME_UNION })) ||
+    if (!r->pool || !r->view || !r->used || !FX_VEC_PUSH(&r->frames, r->mem, ((fx_frame){ .node = FX_FRAME_UNION })) ||
         fx_place_intern(r, 0, 0) != FX_PLACE_DEAD || fx_place_intern(r, 0, FX_SET_ACCEPT) != FX_PLACE_ENDED)
         return fx_nomem(err, "a grammar's states");
     r->start = fx_run_enter(r, g->root, FX_FRAME_END);
@@ -617,11 +618,51 @@ fx_status fx_run_new(fx_run **out, fx_gram *g, fx_error *err)
     return FORNAX_OK;
 }
 
+/* Under the lock. */
+static void unref(fx_run *r)
+{
+    if (--r->refs == 0)
+        fx_run_free(r);
+}
+
+fx_status fx_run_take(fx_run **out, fx_gram *g, fx_error *err)
+{
+    fx_status st = FORNAX_OK;
+    fx_run *fresh;
+
+    pthread_mutex_lock(&g->lock);
+    if (g->run->failed || fx_run_bytes(g->run) > g->limits.max_bytes / 4) {
+        st = fx_run_new(&fresh, g, err);
+        if (st == FORNAX_OK) {
+            unref(g->run);              /* freed with its last matcher */
+            g->run = fresh;
+        } else {
+            fx_run_free(fresh);
+        }
+    }
+    if (st == FORNAX_OK) {
+        g->run->refs++;
+        *out = g->run;
+    }
+    pthread_mutex_unlock(&g->lock);
+    return st;
+}
+
+void fx_run_drop(fx_run *r)
+{
+    fx_gram *g = r->g;
+
+    pthread_mutex_lock(&g->lock);
+    unref(r);
+    pthread_mutex_unlock(&g->lock);
+}
+
 void fx_run_free(fx_run *r)
 {
     if (!r)
         return;
     fx_walks_free(r->walks);
+    fx_re_pool_free(r->pool);
     fx_used_free(r->used);
     fx_mem_free(r->mem, r->view, (r->view_words + 1) * sizeof(*r->view));
     FX_VEC_FREE(&r->rows, r->mem);
@@ -645,7 +686,7 @@ size_t fx_run_bytes(const fx_run *r)
 {
     if (!r)
         return 0;
-    return sizeof(*r) + r->arena.total_bytes + r->rows.cap * (sizeof(*r->rows.at) + 1) +
+    return sizeof(*r) + fx_re_pool_bytes(r->pool) + r->arena.total_bytes + r->rows.cap * (sizeof(*r->rows.at) + 1) +
            r->frames.cap * sizeof(*r->frames.at) + r->lists.cap * sizeof(*r->lists.at) +
            r->sets.cap * sizeof(*r->sets.at) + r->threads.cap * sizeof(*r->threads.at) +
            r->frame_cap * sizeof(*r->frame_table) + r->set_cap * sizeof(*r->set_table) +

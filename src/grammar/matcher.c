@@ -14,6 +14,7 @@ typedef struct mark {
 struct fx_matcher {
     const fx_mem *mem;
     fx_gram *g;
+    fx_run *run;
     fx_gvocab *v;
     FX_VEC(mark) marks;         /* [0] is the start */
     fx_buf text;
@@ -26,43 +27,51 @@ static fx_status too_large(fx_error *err)
     return fx_fail(err, FORNAX_ENOMEM, "the grammar's states outgrew their limit");
 }
 
-fx_status fx_matcher_new(fx_matcher **out, const fx_mem *mem, fx_gram *g, fx_gvocab *v, fx_error *err)
+/* On 'run', whose reference it takes, also on failure. */
+static fx_status new_on(fx_matcher **out, const fx_mem *mem, fx_gram *g, fx_run *run, fx_gvocab *v, fx_error *err)
 {
     fx_matcher *m = fx_mem_zalloc(mem, sizeof(*m));
 
     *out = NULL;
-    if (!m)
-        return fx_nomem(err, "a matcher");
-    m->mem = mem;
-    fx_buf_init(&m->text, mem);
-    if (!FX_VEC_PUSH(&m->marks, mem, ((mark){ g->run->start, 0 }))) {
+    if (!m || !FX_VEC_PUSH(&m->marks, mem, ((mark){ run->start, 0 }))) {
         fx_mem_free(mem, m, sizeof(*m));
+        fx_run_drop(run);
         return fx_nomem(err, "a matcher");
     }
+    m->mem = mem;
+    fx_buf_init(&m->text, mem);
+    m->run = run;
     m->g = fx_gram_ref(g);
     m->v = fx_gvocab_ref(v);
     *out = m;
     return FORNAX_OK;
 }
 
+fx_status fx_matcher_new(fx_matcher **out, const fx_mem *mem, fx_gram *g, fx_gvocab *v, fx_error *err)
+{
+    fx_run *run;
+
+    *out = NULL;
+    FX_TRY(fx_run_take(&run, g, err));
+    return new_on(out, mem, g, run, v, err);
+}
+
 fx_status fx_matcher_copy(fx_matcher **out, const fx_matcher *m, fx_error *err)
 {
     fx_matcher *c;
 
-    FX_TRY(fx_matcher_new(&c, m->mem, m->g, m->v, err));
-    if (!FX_VEC_RESERVE(&c->marks, m->mem, m->marks.n)) {
+    pthread_mutex_lock(&m->g->lock);
+    m->run->refs++;
+    pthread_mutex_unlock(&m->g->lock);
+    FX_TRY(new_on(&c, m->mem, m->g, m->run, m->v, err));
+    fx_buf_str(&c->text, fx_buf_view(&m->text));
+    if (c->text.failed || !FX_VEC_RESERVE(&c->marks, m->mem, m->marks.n)) {
         fx_matcher_free(c);
         *out = NULL;
         return fx_nomem(err, "a matcher");
     }
     memcpy(c->marks.at, m->marks.at, m->marks.n * sizeof(*m->marks.at));
     c->marks.n = m->marks.n;
-    fx_buf_str(&c->text, fx_buf_view(&m->text));
-    if (c->text.failed) {
-        fx_matcher_free(c);
-        *out = NULL;
-        return fx_nomem(err, "a matcher");
-    }
     *out = c;
     return FORNAX_OK;
 }
@@ -73,6 +82,7 @@ void fx_matcher_free(fx_matcher *m)
         return;
     FX_VEC_FREE(&m->marks, m->mem);
     fx_buf_done(&m->text);
+    fx_run_drop(m->run);
     fx_gram_unref(m->g);
     fx_gvocab_unref(m->v);
     fx_mem_free(m->mem, m, sizeof(*m));
@@ -81,7 +91,7 @@ void fx_matcher_free(fx_matcher *m)
 /* The place after 'bytes', which go onto the text; under the lock. */
 static fx_place advance(fx_matcher *m, fx_place at, fx_str bytes)
 {
-    fx_run *r = m->g->run;
+    fx_run *r = m->run;
 
     for (size_t i = 0; i < bytes.n && at != FX_PLACE_DEAD && at != FX_PLACE_FAIL; i++) {
         at = fx_run_step(r, at, (unsigned char)bytes.p[i]);
@@ -120,7 +130,7 @@ fx_status fx_matcher_mask(fx_matcher *m, uint32_t *bits, fx_error *err)
 
     memset(bits, 0, m->v->words * sizeof(*bits));
     pthread_mutex_lock(&m->g->lock);
-    ok = fx_run_mask(m->g->run, m->v, top(m)->at, bits, attempt, m) && !m->g->run->failed;
+    ok = fx_run_mask(m->run, m->v, top(m)->at, bits, attempt, m) && !m->run->failed;
     pthread_mutex_unlock(&m->g->lock);
     if (ok)
         return FORNAX_OK;
@@ -158,10 +168,10 @@ fx_status fx_matcher_accept(fx_matcher *m, int32_t id, fx_error *err)
     pthread_mutex_lock(&m->g->lock);
     if (m->v->bytes[id].n)
         at = advance(m, top(m)->at, m->v->bytes[id]);
-    token = fx_run_token(m->g->run, top(m)->at, id);
+    token = fx_run_token(m->run, top(m)->at, id);
     if (token != FX_PLACE_DEAD)             /* the grammar may ask for a token by its id, too */
-        at = at == FX_PLACE_FAIL || token == FX_PLACE_FAIL ? FX_PLACE_FAIL : fx_run_join(m->g->run, at, token);
-    if (at == FX_PLACE_DEAD && is_eos(m->v, id) && (fx_run_set(m->g->run, top(m)->at)->flags & FX_SET_ACCEPT))
+        at = at == FX_PLACE_FAIL || token == FX_PLACE_FAIL ? FX_PLACE_FAIL : fx_run_join(m->run, at, token);
+    if (at == FX_PLACE_DEAD && is_eos(m->v, id) && (fx_run_set(m->run, top(m)->at)->flags & FX_SET_ACCEPT))
         at = FX_PLACE_ENDED;
     pthread_mutex_unlock(&m->g->lock);
     return arrive(m, at, n_text, err);
@@ -192,7 +202,7 @@ static fx_set place_of(const fx_matcher *m, bool *goes_on)
     fx_set s;
 
     pthread_mutex_lock(&m->g->lock);
-    s = *fx_run_set(m->g->run, top(m)->at);
+    s = *fx_run_set(m->run, top(m)->at);
     *goes_on = s.n > 0;
     pthread_mutex_unlock(&m->g->lock);
     return s;
@@ -242,7 +252,7 @@ fx_status fx_matcher_forced(fx_matcher *m, size_t limit, fx_buf *out, fx_error *
     fx_place at = top(m)->at;
 
     pthread_mutex_lock(&m->g->lock);
-    for (int b; limit > 0 && at != FX_PLACE_FAIL && at != FX_PLACE_DEAD && (b = only_byte(m->g->run, at)) >= 0; limit--) {
+    for (int b; limit > 0 && at != FX_PLACE_FAIL && at != FX_PLACE_DEAD && (b = only_byte(m->run, at)) >= 0; limit--) {
         char c = (char)b;
 
         at = advance(m, at, fx_str_n(&c, 1));
@@ -251,7 +261,7 @@ fx_status fx_matcher_forced(fx_matcher *m, size_t limit, fx_buf *out, fx_error *
     }
     pthread_mutex_unlock(&m->g->lock);
     cut_text(m, n_text);
-    if (at == FX_PLACE_FAIL || m->g->run->failed)
+    if (at == FX_PLACE_FAIL || m->run->failed)
         return too_large(err);
     return out->failed ? fx_nomem(err, "forced text") : FORNAX_OK;
 }

@@ -48,6 +48,33 @@ void fx_re_pool_free(fx_re_pool *p)
     fx_mem_free(p->mem, p, sizeof(*p));
 }
 
+/* A vector's copy, with its exact size. */
+#define COPY_VEC(to, from, mem) \
+    ((from)->n == 0 || (FX_VEC_RESERVE(to, mem, (from)->n) && \
+                        (memcpy((to)->at, (from)->at, (from)->n * sizeof(*(from)->at)), (to)->n = (from)->n, true)))
+
+fx_re_pool *fx_re_pool_clone(const fx_re_pool *p)
+{
+    fx_re_pool *c = fx_mem_zalloc(p->mem, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    c->mem = p->mem;
+    fx_arena_init(&c->arena, p->mem, 1024);
+    c->max_nodes = p->max_nodes;
+    c->table = fx_mem_array(p->mem, p->table_cap, sizeof(*c->table));
+    c->table_cap = c->table ? p->table_cap : 0;
+    if (!c->table || !COPY_VEC(&c->nodes, &p->nodes, p->mem) || !COPY_VEC(&c->kids, &p->kids, p->mem) ||
+        !COPY_VEC(&c->sets, &p->sets, p->mem) || !COPY_VEC(&c->machines, &p->machines, p->mem)) {
+        fx_re_pool_free(c);
+        return NULL;
+    }
+    memcpy(c->table, p->table, p->table_cap * sizeof(*c->table));
+    memcpy(c->spelled, p->spelled, sizeof(c->spelled));
+    memcpy(c->any_rune, p->any_rune, sizeof(c->any_rune));
+    return c;
+}
+
 size_t fx_re_pool_bytes(const fx_re_pool *p)
 {
     return sizeof(*p) + p->arena.total_bytes + p->nodes.cap * sizeof(*p->nodes.at) + p->kids.cap * sizeof(*p->kids.at) +

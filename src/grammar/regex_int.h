@@ -65,6 +65,8 @@ struct fx_re_pool {
 static inline bool fx_re_set_has(const fx_re_set *s, unsigned char b) { return s->w[b >> 6] >> (b & 63) & 1; }
 static inline void fx_re_set_add(fx_re_set *s, unsigned char b) { s->w[b >> 6] |= 1ull << (b & 63); }
 
+/* A pool with the same expressions under the same numbers; 'p' must outlive it. NULL: no memory. */
+fx_re_pool *fx_re_pool_clone(const fx_re_pool *p);
 /* Bit b of *out (b > 0) is set where the derivatives by b-1 and b may differ. */
 void fx_re_boundaries(const fx_re_pool *p, fx_re a, fx_re_set *out);
 /* Adds the bytes that words of 'a' may begin with, and perhaps some more. */

@@ -76,7 +76,8 @@ typedef struct fx_used_list fx_used_list;
 struct fx_run {
     fx_gram *g;
     const fx_mem *mem;
-    fx_re_pool *pool;
+    uint32_t refs;              /* matchers on it, and the grammar while it is the current one */
+    fx_re_pool *pool;           /* a copy of the grammar's, that grows */
     bool failed;
     bool has_unique;            /* some array's items must differ */
     fx_arena arena;             /* rows, texts */
@@ -105,6 +106,9 @@ struct fx_run {
 };
 
 fx_status fx_run_new(fx_run **out, fx_gram *g, fx_error *err);
+/* The grammar's run, or a new one where that has grown large or failed; counted. These two lock. */
+fx_status fx_run_take(fx_run **out, fx_gram *g, fx_error *err);
+void fx_run_drop(fx_run *r);
 void fx_run_free(fx_run *r);
 size_t fx_run_bytes(const fx_run *r);
 

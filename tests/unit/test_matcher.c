@@ -1,4 +1,6 @@
 /* test_matcher.c - grammars being matched: words and others, every mask against brute force, copies, rollback. */
+#include <pthread.h>
+
 #include "grammar_walk.h"
 
 static fx_gram_builder *builder(void) { return fx_gram_builder_new(&fx_mem_libc, NULL); }
@@ -366,6 +368,138 @@ TEST(printing)
     CHECK(fx_gram_bytes(g) > 0);
     fx_buf_done(&out);
     fx_gram_unref(g);
+}
+
+TEST(states_are_made_anew_when_they_are_many)
+{
+    fx_gram_limits limits = { .max_bytes = 1 << 20 };
+    fx_gram_builder *b = fx_gram_builder_new(&fx_mem_libc, &limits);
+    fx_gram_names others = { any_name(b), lex(b, "1"), false };
+    fx_gram *g = finish(b, fx_gram_object(b, &(fx_gram_object_spec){ .others = &others, .n_others = 1, .max = FX_GRAM_INF }));
+    fx_gvocab *v = walk_vocab(&fx_mem_libc);
+    int refused = 0;
+
+    REQUIRE(g && v);
+    for (int k = 0; k < 40; k++) {              /* names never seen before, and in between more than one may hold */
+        fx_matcher *m;
+        fx_error err = { 0 };
+        char name[32];
+
+        CHECK_OK(fx_matcher_new(&m, &fx_mem_libc, g, v, &err), err);
+        CHECK_OK(fx_matcher_accept_bytes(m, FX_STR("{\"first\":1"), &err), err);
+        for (int i = 0; i < (k % 8 == 7 ? 2000 : 20); i++) {
+            snprintf(name, sizeof name, ",\"n%dx%d\":1", k, i);
+            if (fx_matcher_accept_bytes(m, fx_str_of(name), &err) != FORNAX_OK) {
+                CHECK_EQ_I64(err.status, FORNAX_ENOMEM);
+                refused++;
+                break;
+            }
+        }
+        fx_matcher_free(m);
+        CHECK(fx_gram_bytes(g) < 8 << 20);
+    }
+    CHECK(refused > 0 && refused <= 5);
+    fx_gram_unref(g);
+    fx_gvocab_unref(v);
+}
+
+typedef struct shared {
+    fx_gram *g;
+    fx_gvocab *v;
+    int bad;
+} shared;
+
+static void *match_many(void *user)
+{
+    shared *s = user;
+
+    for (int k = 0; k < 30; k++)
+        s->bad += !walk_accepts(s->g, s->v, FX_STR("{\"a\":1,\"x\":0,\"ab\":\"foo\",\"y\":true}"), k % 10 == 0);
+    return NULL;
+}
+
+TEST(threads_share_a_grammar)
+{
+    fx_gram_builder *b = builder();
+    fx_gram_names others = { any_name(b), lex(b, "0|true"), false };
+    fx_gram *g = finish(b, sample_object(b, (fx_gram_object_spec){ .others = &others, .n_others = 1, .max = 9, .any_order = true }));
+    fx_gvocab *v = walk_vocab(&fx_mem_libc);
+    shared s[4];
+    pthread_t t[4];
+
+    REQUIRE(g && v);
+    for (int i = 0; i < 4; i++) {
+        s[i] = (shared){ g, v, 0 };
+        REQUIRE(pthread_create(&t[i], NULL, match_many, &s[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(t[i], NULL);
+        CHECK_EQ_I64(s[i].bad, 0);
+    }
+    fx_gram_unref(g);
+    fx_gvocab_unref(v);
+}
+
+/* An allocator that refuses after 'left' calls that ask for memory. */
+static void *limited(void *user, void *p, size_t old_size, size_t new_size)
+{
+    int *left = user;
+
+    if (new_size > 0 && (*left)-- <= 0)
+        return NULL;
+    return fx_mem_libc.fn(NULL, p, old_size, new_size);
+}
+
+/* Everything from the builder to masks; true: it went through. */
+static bool whole_story(const fx_mem *mem)
+{
+    fx_gram_builder *b = fx_gram_builder_new(mem, NULL);
+    uint32_t bits[WALK_N / 32 + 1];
+    fx_gvocab *v = NULL;
+    fx_matcher *m = NULL, *c = NULL;
+    fx_gram *g = NULL;
+    fx_error err = { 0 };
+    bool ok = false;
+
+    if (!b)
+        return false;
+    fx_re_pool *p = fx_gram_regexes(b);
+    fx_re quote = fx_re_literal(p, FX_STR("\"")), text = fx_re_any_text(p, FX_SPELL_JSON);
+    fx_gnode string = fx_gram_lexeme(b, fx_re_cat(p, quote, fx_re_cat(p, text, quote)));
+    fx_gram_names others = { text, string, false };
+    fx_gram_prop props[] = { { FX_STR("a"), fx_gram_array(b, &(fx_gram_array_spec){ .rest = string, .max = 5, .unique = true }), true } };
+    fx_gnode root = fx_gram_object(b, &(fx_gram_object_spec){ .props = props, .n_props = 1, .others = &others, .n_others = 1,
+                                                              .max = FX_GRAM_INF, .any_order = true });
+
+    if (fx_gram_finish(&g, b, root, &err) == FORNAX_OK && (v = walk_vocab(mem)) != NULL &&
+        fx_matcher_new(&m, mem, g, v, &err) == FORNAX_OK) {
+        static const char *const steps[] = { "{\"foo", "\":\"a\",", "\"a\":[\"x\",\"", "y\",", "\"z\"]", "}" };
+
+        ok = true;
+        for (size_t i = 0; i < FX_COUNT(steps) && ok; i++)
+            ok = fx_matcher_mask(m, bits, &err) == FORNAX_OK && fx_matcher_accept_bytes(m, fx_str_of(steps[i]), &err) == FORNAX_OK;
+        ok = ok && fx_matcher_copy(&c, m, &err) == FORNAX_OK && fx_matcher_can_end(c);
+        if (!ok)
+            CHECK_EQ_I64(err.status, FORNAX_ENOMEM);
+    }
+    fx_matcher_free(m);
+    fx_matcher_free(c);
+    fx_gram_unref(g);
+    fx_gvocab_unref(v);
+    return ok;
+}
+
+TEST(every_failing_allocation_is_survived)
+{
+    bool done = false;
+
+    for (int n = 0; n < 4000 && !done; n++) {
+        int left = n;
+        fx_mem mem = { limited, &left };
+
+        done = whole_story(&mem);
+    }
+    CHECK(done);
 }
 
 FXTEST_MAIN()
