@@ -328,7 +328,8 @@ static bool members(fx_sc *c, const fx_orec *r, fx_gram_prop *props, uint32_t *p
     return !c->st;
 }
 
-#define MAX_SOME 2u         /* three take a tenth of a second to tell names apart */
+#define MAX_SOME 4u
+#define MAX_SPLIT 54u           /* classes of names that "some" may split into: more take long to tell apart */
 
 /* Each "some" makes three of a class at most. */
 static size_t room_for_classes(const fx_orec *r)
@@ -415,9 +416,9 @@ static fx_gnode object(fx_sc *c, const fx_orec *r, uint32_t free)
     fx_orecs v = { 0 };
     gnodes g = { 0 };
 
-    if (r->n_some > MAX_SOME) {
-        fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, "more than %u members that have to be there without a name "
-                   "given (from the negation of additionalProperties, patternProperties or propertyNames)", MAX_SOME);
+    if (r->n_some > MAX_SOME || (r->n_some > 1 && room_for_classes(r) > MAX_SPLIT)) {
+        fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, "too many members that have to be there without a name "
+                   "given (from the negation of additionalProperties, patternProperties or propertyNames)");
         return FX_GNODE_NEVER;
     }
     if (free == r->n_some)

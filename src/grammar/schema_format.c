@@ -44,7 +44,8 @@
 /* Patterns of three levels of groups: a part of the valid ones, and only valid ones. */
 #define RX_ESCAPE "\\\\([dDsSwWtnvfr0^$\\\\.*+?()\\[\\]{}|/]|c[A-Za-z]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})"
 #define RX_CLASS "\\[\\^?([A-Za-z0-9 _.,:;!@#%&*+=<>?()/|$\"'~`{}]|0-9|a-z|A-Z|a-f|A-F|" RX_ESCAPE ")*-?\\]"
-#define RX_TIMES "([*+?]\\?{0,1}|\\{[0-9]{1,3}(,)?\\}\\?{0,1})?"
+#define RX_RANGE "0,[0-9]|1,[1-9]|2,[2-9]|3,[3-9]|4,[4-9]|5,[5-9]|6,[6-9]|7,[7-9]|8,[89]|9,9|[0-9],[1-9][0-9]{1,2}|[1-9][0-9],[1-9][0-9]{2}"
+#define RX_TIMES "([*+?]\\?{0,1}|\\{([0-9]{1,3},?|" RX_RANGE ")\\}\\?{0,1})?"
 #define RX_ATOM "([^\\\\\\[\\](){}*+?|^$]|" RX_ESCAPE "|" RX_CLASS ")" RX_TIMES
 #define RX_OPEN "\\((\\?:)?"
 #define RX_1 "(" RX_ATOM "|[|^$])*"

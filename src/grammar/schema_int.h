@@ -256,7 +256,12 @@ const fx_split *fx_split_not(fx_sc *c, const fx_split *a);
 bool fx_split_is_none(const fx_split *s);
 bool fx_split_disjoint(fx_sc *c, const fx_split *a, const fx_split *b);     /* proved quickly, or false */
 const fx_split *fx_split_const(fx_sc *c, const fx_jv *v);
-const fx_split *fx_split_place(fx_sc *c, const fx_jv *jv, uint32_t scope, bool seen);
+typedef enum fx_place_how {
+    FX_PLACE_PLAIN,
+    FX_PLACE_SEEN,              /* with what is evaluated */
+    FX_PLACE_NOT                /* its complement */
+} fx_place_how;
+const fx_split *fx_split_place(fx_sc *c, const fx_jv *jv, uint32_t scope, fx_place_how how);
 
 /* Records: add* drop what is plainly empty and what is there already. */
 typedef FX_VEC(const fx_arec *) fx_arecs;

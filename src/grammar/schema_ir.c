@@ -315,10 +315,12 @@ static const fx_split *expand(fx_sc *c, fx_snode n)
     case FX_SNK_TRUE:
         return c->all;
     case FX_SNK_ATOM:
-        return fx_split_place(c, n.jv, n.scope, false);
+        return fx_split_place(c, n.jv, n.scope, FX_PLACE_PLAIN);
     case FX_SNK_CONST:
         return fx_split_const(c, n.jv);
     case FX_SNK_NOT:
+        if (c->nodes.at[n.kids[0]].kind == FX_SNK_ATOM)
+            return fx_split_place(c, c->nodes.at[n.kids[0]].jv, c->nodes.at[n.kids[0]].scope, FX_PLACE_NOT);
         kid = fx_sn_expand(c, n.kids[0]);
         return kid ? fx_split_not(c, kid) : NULL;
     default:
