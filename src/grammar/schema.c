@@ -45,7 +45,7 @@ fx_status fx_schema_build(fx_gnode *root, fx_gram_builder *b, const fx_mem *mem,
 
     *root = FX_GNODE_NEVER;
     if (init(&c) && fx_sc_index(&c, text)) {
-        top = c.documents.at[0];
+        top = c.place = c.documents.at[0];
         *root = fx_sc_emit(&c, fx_sn_place(&c, top, 0));
     }
     if (!c.st && (*root == FX_GNODE_FAIL || fx_re_pool_failed(c.re)))

@@ -182,8 +182,7 @@ static fx_gnode contains_array(fx_sc *c, const fx_arec *r)
     counts start = { 0 };
 
     if (r->unique || r->n_contains > MAX_CONTAINS) {
-        fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, r->unique ? "uniqueItems beside contains"
-                                                               : "more than four contains at once");
+        fx_sc_cannot(c, r->unique ? "uniqueItems beside contains" : "more than four contains at once");
         return FX_GNODE_NEVER;
     }
     a.last_item = FX_MAX(count_cap(r->min, r->max), r->n_prefix);
@@ -269,7 +268,7 @@ static bool limit_unique(fx_sc *c, const fx_arec *r, fx_gram_array_spec *spec, f
         spec->max = FX_MIN(spec->max, (uint32_t)rest);
     for (uint32_t i = 0; i < r->min && r->n_prefix && i <= r->n_prefix; i++)
         if (count_values(c, fx_arec_item(r, i), 0) <= (i < r->n_prefix ? i : r->min - 1))
-            return fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, "uniqueItems where an item has few values");
+            return fx_sc_cannot(c, "uniqueItems where an item has few values");
     return true;
 }
 
@@ -417,8 +416,8 @@ static fx_gnode object(fx_sc *c, const fx_orec *r, uint32_t free)
     gnodes g = { 0 };
 
     if (r->n_some > MAX_SOME || (r->n_some > 1 && room_for_classes(r) > MAX_SPLIT)) {
-        fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, "too many members that have to be there without a name "
-                   "given (from the negation of additionalProperties, patternProperties or propertyNames)");
+        fx_sc_cannot(c, "so many members without a name given (from the negation of additionalProperties, "
+                        "patternProperties or propertyNames)");
         return FX_GNODE_NEVER;
     }
     if (free == r->n_some)
@@ -448,6 +447,7 @@ static fx_gnode body(fx_sc *c, const fx_split *s)
 fx_gnode fx_sc_emit(fx_sc *c, fx_sn id)
 {
     fx_snode *n = &c->nodes.at[id];
+    const fx_jv *outer = c->place;
     const fx_split *s;
     fx_gnode g;
 
@@ -463,12 +463,14 @@ fx_gnode fx_sc_emit(fx_sc *c, fx_sn id)
         return FX_GNODE_NEVER;
     }
     n->emitting = true;
+    c->place = n->kind == FX_SNK_ATOM ? n->jv : outer;
     c->depth++;
     s = fx_sn_expand(c, id);
     g = s ? body(c, s) : FX_GNODE_NEVER;
     c->depth--;
     n = &c->nodes.at[id];               /* nodes may have moved */
     n->emitting = false;
+    c->place = outer;
     if (n->rule != FX_GNODE_FAIL) {
         fx_gram_define(c->b, n->rule, g);
         g = g == FX_GNODE_NEVER ? g : n->rule;

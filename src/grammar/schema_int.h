@@ -180,6 +180,7 @@ typedef struct fx_sc {
     fx_re any_text, any_char;
     size_t re_bytes;            /* of the pool at the beginning */
     const fx_split *all, *none;
+    const fx_jv *place;         /* what is being expanded or emitted: for messages */
     size_t work;                /* merges so far */
     int depth, probing;
 } fx_sc;
@@ -196,6 +197,7 @@ typedef struct fx_sc {
 bool fx_sc_fail(fx_sc *c, fx_status st, const fx_jv *at, const char *kw, const char *fmt, ...) FX_PRINTF(5, 6);
 bool fx_sc_nomem(fx_sc *c);
 bool fx_sc_over(fx_sc *c, const char *what);        /* a budget ran out */
+bool fx_sc_cannot(fx_sc *c, const char *what);      /* what can't be enforced at the place at hand */
 void fx_sc_warn(fx_sc *c, const fx_jv *at, fx_str kw, const char *what);    /* once a keyword */
 void *fx_sc_alloc(fx_sc *c, size_t n, size_t each);
 #define FX_SC_NEWN(c, type, n) ((type *)fx_sc_alloc((c), (n), sizeof(type)))

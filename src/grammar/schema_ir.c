@@ -68,8 +68,12 @@ bool fx_sc_fail(fx_sc *c, fx_status st, const fx_jv *at, const char *kw, const c
 
 bool fx_sc_over(fx_sc *c, const char *what)
 {
-    return fx_sc_fail(c, FORNAX_EUNSUP, c->resources.n ? c->documents.at[0] : NULL, NULL,
-                      "the schema is too complex: too many %s", what);
+    return fx_sc_fail(c, FORNAX_EUNSUP, c->place, NULL, "the schema is too complex: too many %s", what);
+}
+
+bool fx_sc_cannot(fx_sc *c, const char *what)
+{
+    return fx_sc_fail(c, FORNAX_EUNSUP, c->place, NULL, "%s can't be enforced", what);
 }
 
 void fx_sc_warn(fx_sc *c, const fx_jv *at, fx_str kw, const char *what)

@@ -848,6 +848,7 @@ static const fx_split in_progress;
 
 const fx_split *fx_split_place(fx_sc *c, const fx_jv *jv, uint32_t scope, fx_place_how how)
 {
+    const fx_jv *outer = c->place;
     place_key *key = FX_SC_NEWN(c, place_key, 1);
     fx_str text = { (const char *)key, sizeof(*key) };
     const fx_split *s = NULL;
@@ -873,8 +874,10 @@ const fx_split *fx_split_place(fx_sc *c, const fx_jv *jv, uint32_t scope, fx_pla
         return NULL;
     }
     c->depth++;
+    c->place = jv;
     s = how == FX_PLACE_NOT ? read_negation(c, jv, scope) : read_place(c, jv, scope, how == FX_PLACE_SEEN);
     c->depth--;
+    c->place = outer;
     if (c->st)
         s = NULL;
     if (!fx_map_put(&c->splits, text, (uintptr_t)s))

@@ -43,7 +43,7 @@ static bool not_item(fx_sc *c, fx_arecs *v, uint32_t i, fx_sn node)
 static void not_array(fx_sc *c, const fx_arec *r, fx_arecs *v)
 {
     if (r->unique) {
-        fx_sc_fail(c, FORNAX_EUNSUP, c->documents.at[0], NULL, "the negation of uniqueItems");
+        fx_sc_cannot(c, "the negation of uniqueItems");
         return;
     }
     if (r->min)
