@@ -356,6 +356,12 @@ class Terminal:
         while what not in self.seen[start:]:
             assert self.read() and time.monotonic() < end, f"no {what!r} in {self.seen[start:]!r}"
         self.mark = self.seen.index(what, start) + len(what)
+        while what == "> " and self.line_mode():          # the prompt is written before the editor takes over the keys
+            assert time.monotonic() < end, "the prompt is there, but not the line editor"
+            time.sleep(0.01)
+
+    def line_mode(self):
+        return bool(termios.tcgetattr(self.fd)[3] & termios.ICANON)
 
     def quiet(self, seconds=0.5):
         end = time.monotonic() + seconds
