@@ -452,30 +452,50 @@ void fx_gvocab_keep(fx_gvocab *v, fx_found *f)
     pthread_mutex_unlock(&v->lock);
 }
 
-void fx_gvocab_count(fx_gvocab *v, bool hit, ptrdiff_t bytes)
+fx_bits *fx_gvocab_intern(fx_gvocab *v, const uint32_t *words)
 {
-    pthread_mutex_lock(&v->lock);
-    v->n_masks++;
-    v->n_hits += hit;
-    v->bytes_cached += (size_t)bytes;
-    pthread_mutex_unlock(&v->lock);
+    fx_hash128 print = fx_hash128_of(words, v->words * sizeof(*words), 0x6d61736b);
+    fx_found *f = fx_gvocab_find(v, print);
+    fx_bits *b;
+
+    if (f) {
+        b = fx_bits_ref(f->bits);
+        fx_found_unref(v, f);
+        return b;
+    }
+    b = fx_bits_new(v, true, (uint32_t)v->words);
+    if (!b)
+        return NULL;
+    memcpy(b->at, words, v->words * sizeof(*words));
+    f = fx_mem_zalloc(v->mem, sizeof(*f));
+    if (f) {                            /* else it just isn't shared */
+        atomic_init(&f->refs, 1);
+        f->print = print;
+        f->bits = fx_bits_ref(b);
+        f->bytes = sizeof(*f) + fx_bits_bytes(b);
+        fx_gvocab_keep(v, f);
+        fx_found_unref(v, f);
+    }
+    return b;
+}
+
+void fx_gvocab_count(fx_gvocab *v, bool hit)
+{
+    atomic_fetch_add_explicit(&v->n_masks, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&v->n_hits, hit, memory_order_relaxed);
+}
+
+void fx_gvocab_charge(fx_gvocab *v, ptrdiff_t bytes)
+{
+    atomic_fetch_add_explicit(&v->bytes_cached, (size_t)bytes, memory_order_relaxed);
 }
 
 bool fx_gvocab_full(fx_gvocab *v)
 {
-    bool full;
-
-    pthread_mutex_lock(&v->lock);
-    full = v->bytes_cached > v->cache_cap;
-    pthread_mutex_unlock(&v->lock);
-    return full;
+    return atomic_load_explicit(&v->bytes_cached, memory_order_relaxed) > v->cache_cap;
 }
 
 void fx_gvocab_get_stats(const fx_gvocab *v, fx_gvocab_stats *out)
 {
-    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&v->lock;
-
-    pthread_mutex_lock(lock);
     *out = (fx_gvocab_stats){ v->n_masks, v->n_hits, v->bytes_cached };
-    pthread_mutex_unlock(lock);
 }

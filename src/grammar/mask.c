@@ -1,6 +1,8 @@
 /* mask.c - walks, and masks made of them (see mask.h). */
 #include "grammar/mask.h"
 
+#include <stdlib.h>
+
 #include "grammar/dense.h"
 #include "grammar/frames.h"
 
@@ -36,6 +38,7 @@ struct fx_walks {
     uint32_t *words;
     FX_VEC(uint32_t) nodes;
     FX_VEC(fx_re) ends;         /* the expression at each of 'nodes' */
+    FX_VEC(uint64_t) ranges;    /* dropped ones, in order */
     fx_re *states;              /* by depth */
     bool failed;
 };
@@ -86,14 +89,23 @@ static void collect_bits(struct fx_walks *w, const fx_bits *b)
 
 static fx_bits *collected(struct fx_walks *w)
 {
-    fx_bits *b = fx_bits_new(w->v, w->dense, w->dense ? (uint32_t)w->v->words : (uint32_t)w->ids.n);
+    fx_bits *b;
 
+    if (w->dense) {
+        b = fx_gvocab_intern(w->v, w->words);
+        w->failed |= !b;
+        return b;
+    }
+    b = fx_bits_new(w->v, false, (uint32_t)w->ids.n);
     if (!b)
         w->failed = true;
     else if (b->n)
-        memcpy(b->at, w->dense ? (const void *)w->words : (const void *)w->ids.at, b->n * sizeof(uint32_t));
+        memcpy(b->at, w->ids.at, b->n * sizeof(uint32_t));
     return b;
 }
+
+/* What a set weighs for its owner: dense ones belong to the vocabulary. */
+static size_t own_bytes(const fx_bits *b) { return b->dense ? 0 : fx_bits_bytes(b); }
 
 static void begin(struct fx_walks *w)
 {
@@ -274,6 +286,69 @@ static void correct(struct fx_walks *w, fx_run *r, uint32_t at, fx_re re, fx_re 
     }
 }
 
+static bool copy_nodes(struct fx_walks *w, const uint32_t *at, size_t n)
+{
+    if (!FX_VEC_RESERVE(&w->nodes, w->mem, n))
+        w->failed = true;
+    else if (n)
+        memcpy(w->nodes.at + w->nodes.n, at, n * sizeof(*at));
+    w->nodes.n += w->failed ? 0 : n;
+    return !w->failed;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* The nodes that lie in none of the dropped ranges, which are pairs in w->ends. */
+static void keep_nodes(struct fx_walks *w, const uint32_t *nodes, uint32_t n)
+{
+    uint32_t at = 0;
+    bool sorted = true;
+
+    for (uint32_t i = 1; i < n; i++)
+        sorted &= nodes[i - 1] <= nodes[i];
+    if (!sorted) {
+        for (uint32_t i = 0; i < n; i++) {
+            bool dropped = false;
+
+            for (size_t k = 0; k < w->ends.n && !dropped; k += 2)
+                dropped = nodes[i] >= w->ends.at[k] && nodes[i] < w->ends.at[k + 1];
+            if (!dropped && !copy_nodes(w, &nodes[i], 1))
+                return;
+        }
+        return;
+    }
+    /* Ranges in order, the stretches between them whole. */
+    w->ranges.n = 0;
+    for (size_t k = 0; k < w->ends.n; k += 2)
+        if (!FX_VEC_PUSH(&w->ranges, w->mem, (uint64_t)w->ends.at[k] << 32 | w->ends.at[k + 1]))
+            w->failed = true;
+    if (w->ranges.n)
+        qsort(w->ranges.at, w->ranges.n, sizeof(*w->ranges.at), by_number);
+    for (size_t k = 0; k < w->ranges.n && !w->failed; k++) {
+        uint32_t from = (uint32_t)(w->ranges.at[k] >> 32), to = (uint32_t)w->ranges.at[k], lo = at, hi = n;
+
+        while (lo < hi) {
+            uint32_t mid = lo + (hi - lo) / 2;
+
+            if (nodes[mid] < from)
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        if (!copy_nodes(w, nodes + at, lo - at))
+            return;
+        at = lo;
+        while (at < n && nodes[at] < to)
+            at++;
+    }
+    copy_nodes(w, nodes + at, n - at);
+}
+
 /* D's walk in 'full', corrected. */
 static bool walk_less(struct fx_walks *w, fx_run *r, fx_re re, fx_re d, const fx_found *full)
 {
@@ -285,14 +360,7 @@ static bool walk_less(struct fx_walks *w, fx_run *r, fx_re re, fx_re d, const fx
     w->dense = true;
     memcpy(w->words, full->bits->at, bytes);
     correct(w, r, 0, re, d);
-    for (uint32_t i = 0; i < full->n_nodes && !w->failed; i++) {
-        bool dropped = false;
-
-        for (size_t k = 0; k < w->ends.n && !dropped; k += 2)
-            dropped = full->nodes[i] >= w->ends.at[k] && full->nodes[i] < w->ends.at[k + 1];
-        if (!dropped && !FX_VEC_PUSH(&w->nodes, w->mem, full->nodes[i]))
-            w->failed = true;
-    }
+    keep_nodes(w, full->nodes, full->n_nodes);
     w->ends.n = 0;
     return true;
 }
@@ -366,7 +434,7 @@ static fx_found *finish(struct fx_walks *w, fx_hash128 print, bool labelled)
         fx_found_unref(w->v, f);
         return NULL;
     }
-    f->bytes = sizeof(*f) + fx_bits_bytes(f->bits) + f->n_tails * sizeof(*f->tails) + f->n_nodes * sizeof(*f->nodes);
+    f->bytes = sizeof(*f) + own_bytes(f->bits) + f->n_tails * sizeof(*f->tails) + f->n_nodes * sizeof(*f->nodes);
     return f;
 }
 
@@ -497,7 +565,7 @@ static void forget(struct fx_walks *w)
     w->walks.n = w->masks.n = w->mask_of.n = 0;
     if (w->table)
         memset(w->table, 0, w->table_cap * sizeof(*w->table));
-    fx_gvocab_count(w->v, false, -(ptrdiff_t)w->bytes);
+    fx_gvocab_charge(w->v, -(ptrdiff_t)w->bytes);
     w->bytes = 0;
 }
 
@@ -513,6 +581,7 @@ void fx_walks_free(struct fx_walks *w)
         FX_VEC_FREE(&w->ids, w->mem);
         FX_VEC_FREE(&w->nodes, w->mem);
         FX_VEC_FREE(&w->ends, w->mem);
+        FX_VEC_FREE(&w->ranges, w->mem);
         fx_mem_free(w->mem, w->table, w->table_cap * sizeof(*w->table));
         fx_mem_free(w->mem, w->words, w->v->words * sizeof(*w->words));
         fx_mem_free(w->mem, w->states, (w->v->max_len + 2) * sizeof(*w->states));
@@ -693,16 +762,18 @@ static void keep(struct fx_walks *w, fx_place at, const uint32_t *bits)
         return;
     }
     w->mask_of.at[at] = (uint32_t)w->masks.n;
-    w->bytes += fx_bits_bytes(b);
+    w->bytes += own_bytes(b);
 }
 
 static void copy_bits(const fx_gvocab *v, const fx_bits *b, uint32_t *bits)
 {
-    if (b->dense)
+    if (b->dense) {
         memcpy(bits, b->at, v->words * sizeof(*bits));
-    else
-        for (uint32_t i = 0; i < b->n; i++)
-            set_bit(bits, (int32_t)b->at[i]);
+        return;
+    }
+    memset(bits, 0, v->words * sizeof(*bits));
+    for (uint32_t i = 0; i < b->n; i++)
+        set_bit(bits, (int32_t)b->at[i]);
 }
 
 bool fx_run_mask(fx_run *r, fx_gvocab *v, fx_place at, uint32_t *bits, fx_try_token attempt, void *user)
@@ -717,13 +788,14 @@ bool fx_run_mask(fx_run *r, fx_gvocab *v, fx_place at, uint32_t *bits, fx_try_to
     old = kept(w, at);
     if (old) {
         copy_bits(v, old->bits, bits);
-        fx_gvocab_count(v, true, 0);
+        fx_gvocab_count(v, true);
         return true;
     }
     if (fx_gvocab_full(v) || fx_walks_bytes(w) > r->g->limits.max_bytes / 2)
         forget(w);
     before = w->bytes;
     w->failed = false;
+    memset(bits, 0, v->words * sizeof(*bits));
     for (uint32_t i = 0, n = r->sets.at[at].n; i < n; i++) {
         fx_thread t = r->threads.at[r->sets.at[at].first + i];
 
@@ -731,6 +803,7 @@ bool fx_run_mask(fx_run *r, fx_gvocab *v, fx_place at, uint32_t *bits, fx_try_to
             if ((t.re & ~FX_THREAD_TOKEN) < v->n)
                 set_bit(bits, (int32_t)(t.re & ~FX_THREAD_TOKEN));
         } else if (!add_thread(&m, ROOT, 0, t)) {
+            fx_gvocab_charge(v, (ptrdiff_t)(w->bytes - before));
             return false;
         }
     }
@@ -739,6 +812,7 @@ bool fx_run_mask(fx_run *r, fx_gvocab *v, fx_place at, uint32_t *bits, fx_try_to
             set_bit(bits, v->eos[i]);
     if (m.plain)
         keep(w, at, bits);
-    fx_gvocab_count(v, false, (ptrdiff_t)(w->bytes - before));
+    fx_gvocab_count(v, false);
+    fx_gvocab_charge(v, (ptrdiff_t)(w->bytes - before));
     return true;
 }

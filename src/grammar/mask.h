@@ -15,7 +15,7 @@
 /* Whether the sequence may go on with this token, tried byte by byte. */
 typedef bool (*fx_try_token)(void *user, int32_t id);
 
-/* Adds the tokens that may come at 'at' to 'bits', which are zero. false: memory or a limit ran out. */
+/* The tokens that may come at 'at'. false: memory or a limit ran out. */
 bool fx_run_mask(fx_run *r, fx_gvocab *v, fx_place at, uint32_t *bits, fx_try_token attempt, void *user);
 
 #endif

@@ -128,7 +128,6 @@ fx_status fx_matcher_mask(fx_matcher *m, uint32_t *bits, fx_error *err)
 {
     bool ok;
 
-    memset(bits, 0, m->v->words * sizeof(*bits));
     pthread_mutex_lock(&m->g->lock);
     ok = fx_run_mask(m->run, m->v, top(m)->at, bits, attempt, m) && !m->run->failed;
     pthread_mutex_unlock(&m->g->lock);
