@@ -68,7 +68,7 @@ static const char *misshapen(const fx_jv *v, fx_kwshape shape)
     }
 }
 
-static const char *const quiet[] = { "id", "$schema", "example", "nullable" };
+static const char *const quiet[] = { "id", "example" };
 
 static void unknown(fx_sc *c, const fx_jv *at, fx_str name)
 {

@@ -66,29 +66,6 @@ bool fx_num_exponent_alive(unsigned phase, bool minus, int64_t e, int64_t lo, in
     return false;
 }
 
-static bool syntax_next(const void *user, uint64_t state, unsigned char ch, uint64_t *to)
-{
-    unsigned phase;
-    bool ok = fx_num_next_phase((unsigned)state, ch, &phase);
-
-    (void)user;
-    *to = phase;
-    return ok;
-}
-
-static bool syntax_accepts(const void *user, uint64_t state)
-{
-    (void)user;
-    return fx_num_may_end((unsigned)state);
-}
-
-static const fx_re_machine syntax_machine = { syntax_next, syntax_accepts };
-
-fx_re fx_num_syntax(fx_sc *c)
-{
-    return fx_re_of_machine(c->re, &syntax_machine, NULL, FX_NP_START);
-}
-
 /* ---- intervals, any spelling ---------------------------------------------------------------- */
 
 typedef struct interval {

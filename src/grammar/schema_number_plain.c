@@ -175,6 +175,19 @@ fx_re fx_num_plain_syntax(fx_sc *c, bool integer)
                      fx_re_cat(re, minus, fx_re_cat(re, natural, fx_re_repeat(re, frac, 0, 1))));
 }
 
+/* JSON's numbers. */
+fx_re fx_num_syntax(fx_sc *c)
+{
+    fx_re_pool *re = c->re;
+    static const uint64_t signs[4] = { 1ull << '+' | 1ull << '-' }, letters[4] = { 0, 1ull << ('e' - 64) | 1ull << ('E' - 64) };
+    fx_re some = some_digits(c, 1, FX_RE_INF), sign = fx_re_repeat(re, fx_re_byte_set(re, signs), 0, 1);
+    fx_re frac = fx_re_repeat(re, fx_re_cat(re, fx_re_literal(re, FX_STR(".")), some), 0, 1);
+    fx_re e = fx_re_byte_set(re, letters);
+
+    return fx_re_cat(re, fx_num_whole_syntax(c),
+                     fx_re_cat(re, frac, fx_re_repeat(re, fx_re_cat(re, e, fx_re_cat(re, sign, some)), 0, 1)));
+}
+
 /* JSON's integers as their spelling says. */
 fx_re fx_num_whole_syntax(fx_sc *c)
 {
