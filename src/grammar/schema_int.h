@@ -231,6 +231,17 @@ typedef struct fx_skeys {
     const fx_jv *kw[FX_KW_COUNT];
 } fx_skeys;
 
+bool fx_sc_keys(fx_sc *c, const fx_jv *at, uint32_t scope, fx_skeys *k);
+const fx_split *fx_sc_own(fx_sc *c, const fx_skeys *k, bool seen);          /* what the place says itself */
+
+/* ---- keywords that apply schemas (schema_apply.c, schema_apply_not.c) ----------------- */
+
+const fx_split *fx_sc_in_place(fx_sc *c, const fx_jv *jv, uint32_t scope, bool seen);
+const fx_split *fx_sc_except(fx_sc *c, const fx_jv *jv, uint32_t scope);
+/* Objects with the names, or without them; other types too if 'others'. */
+const fx_split *fx_sc_with_names(fx_sc *c, const fx_str *names, uint32_t n, bool present, bool others);
+const fx_split *fx_sc_negation(fx_sc *c, const fx_jv *jv, uint32_t scope);
+
 /* ---- references (schema_refs.c) ------------------------------------------------------ */
 
 bool fx_sc_index(fx_sc *c, fx_str text);            /* reads and indexes the schema: document 0 */

@@ -293,7 +293,8 @@ static const fx_split *expand_kids(fx_sc *c, fx_snode n)
 {
     const fx_split *s = n.kind == FX_SNK_AND ? c->all : c->none, *left, *right;
 
-    if (n.left && (c->nodes.at[n.left].split || c->depth < FX_S_MAX_DEPTH / 2)) {   /* the halves are made already, as a rule */
+    /* The halves are made already, as a rule. */
+    if (n.left && (c->nodes.at[n.left].split || c->depth < FX_S_MAX_DEPTH / 2)) {
         left = fx_sn_expand(c, n.left);
         right = left ? fx_sn_expand(c, n.right) : NULL;
         if (!right)

@@ -330,7 +330,8 @@ static bool classes_within(fx_sc *c, const fx_orec *a, const fx_orec *b)
 
 static bool object_within(fx_sc *c, const fx_orec *a, const fx_orec *b)
 {
-    if ((b->must & ~a->must) || a->min < b->min || a->max > b->max || (b->n_some && b->some != a->some) || !classes_within(c, a, b))
+    if ((b->must & ~a->must) || a->min < b->min || a->max > b->max || (b->n_some && b->some != a->some)
+        || !classes_within(c, a, b))
         return false;
     for (uint32_t i = 0; i < b->n_props; i++) {
         const fx_sprop *p = &b->props[i], *q = fx_orec_find(a, p->name);

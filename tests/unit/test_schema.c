@@ -346,6 +346,8 @@ TEST(refused_by_pointer)
         { "{\"anyOf\":[]}", FORNAX_EFORMAT, "#/anyOf" },
         { "{\"required\":[1]}", FORNAX_EFORMAT, "#/required" },
         { "{\"enum\":1}", FORNAX_EFORMAT, "#/enum" },
+        { "{\"dependencies\":{\"a\":[1]}}", FORNAX_EFORMAT, "#/dependencies" },
+        { "{\"dependentRequired\":{\"a\":true}}", FORNAX_EFORMAT, "#/dependentRequired" },
         { "{\"multipleOf\":0}", FORNAX_EFORMAT, "#/multipleOf" },
         { "{\"multipleOf\":1.23456789012}", FORNAX_EUNSUP, "#/multipleOf" },
         { "{\"minimum\":1e99999}", FORNAX_EUNSUP, "#/minimum" },
