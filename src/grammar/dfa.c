@@ -41,8 +41,6 @@ static void span(const fx_re_pool *p, fx_re re, unsigned byte, unsigned *lo, uns
     fx_re_set bounds;
 
     *lo = *hi = byte;
-    if (p->nodes.at[re].kind == FX_RE_K_MACHINE)
-        return;
     fx_re_boundaries(p, re, &bounds);
     while (*lo > 0 && !fx_re_set_has(&bounds, (unsigned char)*lo))
         --*lo;

@@ -296,8 +296,34 @@ static bool key_next(const void *user, uint64_t x, unsigned char byte, uint64_t 
     return inside_next(user, x, byte, to);
 }
 
-static const fx_re_machine key_machine = { key_next, key_accepts };
-static const fx_re_machine inside_machine = { inside_next, inside_accepts };
+static void first_bytes(const void *user, uint64_t x, uint64_t set[4])
+{
+    const fx_names *d = user;
+    state s = unpack(x);
+    const trie_node *t = &d->nodes.at[s.node];
+
+    if (s.form == DONE)
+        return;
+    if (s.count) {                              /* inside of a character: few, and seldom asked for */
+        memset(set, 0xff, 4 * sizeof(*set));
+        return;
+    }
+    set['"' >> 6] |= 1ull << ('"' & 63);
+    set['\\' >> 6] |= 1ull << ('\\' & 63);
+    for (uint32_t k = t->kids; k < t->kids + t->n_kids; k++) {
+        char own[SPELL_MAX + 1];
+        unsigned char b = 0;
+
+        if (d->nodes.at[k].rune < 128)
+            b = (unsigned char)d->nodes.at[k].rune;
+        else if (spelling(d->nodes.at[k].rune, LITERAL, own))
+            b = (unsigned char)own[0];
+        set[b >> 6] |= 1ull << (b & 63);
+    }
+}
+
+static const fx_re_machine key_machine = { key_next, key_accepts, first_bytes };
+static const fx_re_machine inside_machine = { inside_next, inside_accepts, first_bytes };
 
 fx_re fx_names_key(const fx_names *d, fx_re_pool *p, uint32_t view)
 {

@@ -682,6 +682,25 @@ bool fx_re_matches(fx_re_pool *p, fx_re a, fx_str bytes)
     return fx_re_nullable(p, a);
 }
 
+void fx_re_first_of_number(const void *user, uint64_t state, uint64_t set[4])
+{
+    (void)user;
+    (void)state;
+    for (const char *p = "+-.0123456789Ee"; *p; p++)
+        set[*p >> 6] |= 1ull << (*p & 63);
+}
+
+/* Bytes that a machine may go on with. */
+static void first_of_machine(const fx_re_pool *p, const fx_re_node *n, fx_re_set *out)
+{
+    fx_re_machine_ref r = p->machines.at[n->a];
+
+    if (r.m->first)
+        r.m->first(r.user, n->b | (uint64_t)n->c << 32, out->w);
+    else
+        memset(out, 0xff, sizeof(*out));
+}
+
 static void collect_boundaries(const fx_re_pool *p, fx_re a, fx_re_set *out)
 {
     const fx_re_node *n = node(p, a);
@@ -703,7 +722,11 @@ static void collect_boundaries(const fx_re_pool *p, fx_re a, fx_re_set *out)
     } else if (n->kind == FX_RE_K_NOT || n->kind == FX_RE_K_REPEAT) {
         collect_boundaries(p, n->a, out);
     } else if (n->kind == FX_RE_K_MACHINE) {
-        memset(out, 0xff, sizeof(*out));
+        fx_re_set own = { { 0 } };
+
+        first_of_machine(p, n, &own);
+        for (int i = 0; i < 4; i++)             /* each byte that may come, and the one after it */
+            out->w[i] |= own.w[i] | own.w[i] << 1 | (i ? own.w[i - 1] >> 63 : 0);
     }
 }
 
@@ -712,16 +735,6 @@ void fx_re_boundaries(const fx_re_pool *p, fx_re a, fx_re_set *out)
     memset(out, 0, sizeof(*out));
     collect_boundaries(p, a, out);
     out->w[0] &= ~1ull;
-}
-
-static void first_of_machine(const fx_re_pool *p, const fx_re_node *n, fx_re_set *out)
-{
-    fx_re_machine_ref r = p->machines.at[n->a];
-    uint64_t to;
-
-    for (unsigned b = 0; b < 256; b++)
-        if (r.m->next(r.user, n->b | (uint64_t)n->c << 32, (unsigned char)b, &to))
-            fx_re_set_add(out, (unsigned char)b);
 }
 
 void fx_re_first(const fx_re_pool *p, fx_re a, fx_re_set *out)

@@ -206,7 +206,7 @@ static bool interval_accepts(const void *user, uint64_t state)
     return iv->sides[s.neg].possible && at >= lo && (!iv->sides[s.neg].has_hi || at <= hi);
 }
 
-static const fx_re_machine interval_machine = { interval_next, interval_accepts };
+static const fx_re_machine interval_machine = { interval_next, interval_accepts, fx_re_first_of_number };
 
 /* The positive part of an interval. */
 fx_num_side fx_num_upper(const fx_numrec *r)
@@ -420,7 +420,7 @@ static bool multiple_accepts(const void *user, uint64_t state)
     return s.need != NEVER && (s.minus ? -s.e : s.e) >= s.need;
 }
 
-static const fx_re_machine multiple_machine = { multiple_next, multiple_accepts };
+static const fx_re_machine multiple_machine = { multiple_next, multiple_accepts, fx_re_first_of_number };
 
 fx_re fx_num_multiple(fx_sc *c, uint64_t p, int64_t s, bool plain)
 {
@@ -561,7 +561,7 @@ static bool few_accepts(const void *user, uint64_t state)
     return s.neg == f->neg && j == 0 && has_multiple(f, s.value, s.value);
 }
 
-static const fx_re_machine few_machine = { few_next, few_accepts };
+static const fx_re_machine few_machine = { few_next, few_accepts, fx_re_first_of_number };
 
 /* A magnitude in units of 10^-s; false: it is no whole number of them, or too large. */
 static bool in_units(fx_dec d, int64_t s, uint64_t *out)

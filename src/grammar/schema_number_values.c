@@ -161,7 +161,7 @@ static bool values_accept(const void *user, uint64_t state)
     return false;
 }
 
-static const fx_re_machine values_machine = { values_next, values_accept };
+static const fx_re_machine values_machine = { values_next, values_accept, fx_re_first_of_number };
 
 static int by_digits(const void *pa, const void *pb)
 {

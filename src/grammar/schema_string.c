@@ -185,7 +185,7 @@ static bool trie_accepts(const void *user, uint64_t s)
     return PHASE(s) == TEXT && ((const trie *)user)->nodes[NODE(s)].end;
 }
 
-static const fx_re_machine trie_machine = { trie_next, trie_accepts };
+static const fx_re_machine trie_machine = { trie_next, trie_accepts, NULL };
 
 typedef struct trie_build {
     fx_sc *c;

@@ -257,7 +257,7 @@ static bool third_accepts(const void *user, uint64_t s)
 
 TEST(machines)
 {
-    static const fx_re_machine third = { third_next, third_accepts };
+    static const fx_re_machine third = { third_next, third_accepts, NULL };
     fx_re_pool *p = fx_re_pool_new(&fx_mem_libc, 0);
     fx_re r = fx_re_and(p, fx_re_of_machine(p, &third, NULL, 0), parse(p, "[1-9][0-9]*"));
 
