@@ -31,12 +31,13 @@
                         "|[vV][0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]|([A-Za-z0-9._~!$&'()*+,;=" more \
                         "-]|%[0-9A-Fa-f]{2})*)(:[0-9]*)?"
 #define SLASHES(more) "(/" PCHAR(more) "*)*"
-#define TAIL(more) "(\\?(" PCHAR(more) "|[/?])*)?(#(" PCHAR(more) "|[/?])*)?"
-#define URI(more) "[A-Za-z][A-Za-z0-9+.-]*:(//" AUTHORITY(more) SLASHES(more) "|/(" PCHAR(more) "+" SLASHES(more) ")?|" \
-                  PCHAR(more) "+" SLASHES(more) ")?" TAIL(more)
+#define PRIVATE "\\u{E000}-\\u{F8FF}\\u{F0000}-\\u{FFFFD}\\u{100000}-\\u{10FFFD}"      /* within queries only */
+#define TAIL(more, own) "(\\?(" PCHAR(more own) "|[/?])*)?(#(" PCHAR(more) "|[/?])*)?"
+#define URI(more, own) "[A-Za-z][A-Za-z0-9+.-]*:(//" AUTHORITY(more) SLASHES(more) "|/(" PCHAR(more) "+" SLASHES(more) ")?|" \
+                  PCHAR(more) "+" SLASHES(more) ")?" TAIL(more, own)
 #define NOCOLON(more) "([A-Za-z0-9._~!$&'()*+,;=@" more "-]|%[0-9A-Fa-f]{2})"
-#define RELATIVE(more) "(//" AUTHORITY(more) SLASHES(more) "|/(" PCHAR(more) "+" SLASHES(more) ")?|" NOCOLON(more) "+" \
-                       SLASHES(more) ")?" TAIL(more)
+#define RELATIVE(more, own) "(//" AUTHORITY(more) SLASHES(more) "|/(" PCHAR(more) "+" SLASHES(more) ")?|" NOCOLON(more) "+" \
+                       SLASHES(more) ")?" TAIL(more, own)
 #define POINTER "(/([^/~]|~[01])*)*"
 #define HEX(n) "[0-9A-Fa-f]{" #n "}"
 #define VARCHAR "([A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
@@ -55,31 +56,32 @@
 typedef struct format {
     const char *name, *pattern;
     uint32_t max_length;        /* characters; 0: any */
+    const char *without;        /* a pattern that may not match anywhere; NULL: none */
 } format;
 
 static const format formats[] = {
-    { "date", DATE, 0 },
-    { "time", TIME, 0 },
-    { "date-time", DATE "[Tt]" TIME, 0 },
+    { "date", DATE, 0, NULL },
+    { "time", TIME, 0, NULL },
+    { "date-time", DATE "[Tt]" TIME, 0, NULL },
     { "duration", "P(([0-9]+D|[0-9]+M([0-9]+D)?|[0-9]+Y([0-9]+M([0-9]+D)?)?)(T([0-9]+H([0-9]+M([0-9]+S)?)?"
-                  "|[0-9]+M([0-9]+S)?|[0-9]+S))?|T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)|[0-9]+W)", 0 },
-    { "email", EMAIL("", HOST), 254 },
-    { "idn-email", EMAIL(BEYOND, WIDE_LABEL "(\\." WIDE_LABEL ")*"), 254 },
-    { "hostname", HOST, 253 },
-    { "ipv4", IPV4, 0 },
-    { "ipv6", IPV6, 0 },
-    { "uri", URI(""), 0 },
-    { "uri-reference", URI("") "|" RELATIVE(""), 0 },
-    { "iri", URI(BEYOND), 0 },
-    { "iri-reference", URI(BEYOND) "|" RELATIVE(BEYOND), 0 },
-    { "uri-template", "([!#$&()*+,./0-9:;=?@A-Z\\[\\]_a-z~" BEYOND "-]|%[0-9A-Fa-f]{2}|\\{[+#./;?&=,!@|]?" VARSPEC "(,"
-                      VARSPEC ")*\\})*", 0 },
-    { "uuid", HEX(8) "-" HEX(4) "-" HEX(4) "-" HEX(4) "-" HEX(12), 0 },
-    { "json-pointer", POINTER, 0 },
-    { "relative-json-pointer", "(0|[1-9][0-9]*)(#|" POINTER ")", 0 },
-    { "regex", RX_3, 0 },
-    { "byte", "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", 0 },
-    { "base64", "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", 0 },
+                  "|[0-9]+M([0-9]+S)?|[0-9]+S))?|T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)|[0-9]+W)", 0, NULL },
+    { "email", EMAIL("", HOST), 254, NULL },
+    { "idn-email", EMAIL(BEYOND, WIDE_LABEL "(\\." WIDE_LABEL ")*"), 254, NULL },
+    { "hostname", HOST, 253, "(^|\\.)[A-Za-z0-9-]{2}--" },        /* whether punycode is right isn't a regular matter */
+    { "ipv4", IPV4, 0, NULL },
+    { "ipv6", IPV6, 0, NULL },
+    { "uri", URI("", ""), 0, NULL },
+    { "uri-reference", URI("", "") "|" RELATIVE("", ""), 0, NULL },
+    { "iri", URI(BEYOND, PRIVATE), 0, NULL },
+    { "iri-reference", URI(BEYOND, PRIVATE) "|" RELATIVE(BEYOND, PRIVATE), 0, NULL },
+    { "uri-template", "([!#$&'()*+,./0-9:;=?@A-Z\\[\\]_a-z~" BEYOND "-]|%[0-9A-Fa-f]{2}|\\{[+#./;?&=,!@|]?" VARSPEC "(,"
+                      VARSPEC ")*\\})*", 0, NULL },
+    { "uuid", HEX(8) "-" HEX(4) "-" HEX(4) "-" HEX(4) "-" HEX(12), 0, NULL },
+    { "json-pointer", POINTER, 0, NULL },
+    { "relative-json-pointer", "(0|[1-9][0-9]*)(#|" POINTER ")", 0, NULL },
+    { "regex", RX_3, 0, NULL },
+    { "byte", "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", 0, NULL },
+    { "base64", "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", 0, NULL },
 };
 
 static bool range(fx_sc *c, int64_t lo, int64_t hi, const fx_numrec **num)
@@ -96,6 +98,20 @@ static bool range(fx_sc *c, int64_t lo, int64_t hi, const fx_numrec **num)
     return true;
 }
 
+static fx_status format_re(fx_sc *c, const format *f, fx_re *re, fx_error *err)
+{
+    fx_re other;
+
+    FX_TRY(fx_re_ecma(re, c->re, FX_SPELL_JSON, fx_str_of(f->pattern), true, err));
+    if (f->max_length)
+        *re = fx_re_and(c->re, *re, fx_re_length(c, 1, f->max_length));
+    if (f->without) {
+        FX_TRY(fx_re_ecma(&other, c->re, FX_SPELL_JSON, fx_str_of(f->without), false, err));
+        *re = fx_re_minus(c, *re, other);
+    }
+    return FORNAX_OK;
+}
+
 bool fx_sc_format(fx_sc *c, fx_str name, fx_re *re, const fx_numrec **num)
 {
     if (fx_str_is(name, "int32"))
@@ -108,12 +124,10 @@ bool fx_sc_format(fx_sc *c, fx_str name, fx_re *re, const fx_numrec **num)
 
         if (!fx_str_is(name, formats[i].name))
             continue;
-        st = fx_re_ecma(re, c->re, FX_SPELL_JSON, fx_str_of(formats[i].pattern), true, &err);
+        st = format_re(c, &formats[i], re, &err);
         if (st != FORNAX_OK)
             fx_sc_fail(c, st == FORNAX_ENOMEM ? st : FORNAX_EINTERNAL, NULL, NULL, "the format %s: %s", formats[i].name,
                        err.text);
-        else if (formats[i].max_length)
-            *re = fx_re_and(c->re, *re, fx_re_length(c, 1, formats[i].max_length));
         return true;
     }
     return false;
