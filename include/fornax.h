@@ -511,6 +511,12 @@ FORNAX_API fornax_status fornax_adapter_evaluate(fornax_adapter *adapter, const 
 
 /* ---- Turns: thoughts and tool calls in the model's own format -------------------------------- */
 
+/* Which tools a reply may call, and with which arguments, judged from the conversation: rules in JSON (docs/gates.md).
+ * Immutable; any thread. FORNAX_EFORMAT: err->param is a JSON pointer to the rule at fault. */
+typedef struct fornax_policy fornax_policy;
+FORNAX_API fornax_status fornax_policy_new(fornax_policy **out, fornax_context *ctx, const char *json, size_t n, fornax_error *err);
+FORNAX_API void fornax_policy_close(fornax_policy *policy);      /* turns opened with it stay usable */
+
 /* What one reply may be: the request's tools in the form of the model's family (found from its chat template), the
  * text around them, thoughts. Immutable; any thread. */
 typedef struct fornax_turn fornax_turn;
@@ -527,12 +533,19 @@ typedef struct fornax_turn_options {
     size_t prompt_n;
     const char *family;         /* "hermes", "mistral", ...; NULL: found from the chat template        */
     int keep_thoughts;          /* 1: thoughts are text                                               */
+    const fornax_policy *policy;  /* then only the tools that it opens can be called, only with the arguments that
+                                   it binds, and neither text nor thoughts can hold a call in any family's form */
+    const char *messages;       /* JSON list: the conversation that the policy judges; NULL: none    */
+    size_t messages_n;
 } fornax_turn_options;
 
 /* FORNAX_EARG, FORNAX_EUNSUP: err->param names the field at fault ("tools[0].function.parameters#/..."). */
 FORNAX_API fornax_status fornax_turn_open(fornax_turn **out, const fornax_tokenizer *tok, const fornax_turn_options *opt,
                                           fornax_error *err);
 FORNAX_API const fornax_grammar *fornax_turn_grammar(const fornax_turn *turn);   /* NULL: free text */
+/* What the policy opened and why not: {"open": [{"name", "arguments": {NAME: [VALUES]}}], "closed": [{"name", "why"}]}.
+ * NULL: no policy. */
+FORNAX_API const char *fornax_turn_gates(const fornax_turn *turn);
 FORNAX_API const char *fornax_turn_family(const fornax_turn *turn);
 /* Whether the form's tags are control tokens: then set special_text in the request. */
 FORNAX_API int fornax_turn_special_text(const fornax_turn *turn);

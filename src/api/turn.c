@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "agent/policy.h"
 #include "agent/reply.h"
 #include "api/api.h"
 
@@ -12,8 +13,14 @@ struct fornax_turn {
     const fx_codec *codec;
     json_t *tools, *choice;
     fornax_grammar *grammar;
-    bool thinking, thought_over, keep_thoughts, single, special;
+    bool thinking, thought_over, keep_thoughts, single, special, gated;
+    char *gates;                               /* the policy's report */
     const fx_grammar_source *format;           /* while opening; NULL: none */
+};
+
+struct fornax_policy {
+    const fx_mem *mem;
+    fx_policy *p;
 };
 
 struct fornax_reply {
@@ -25,11 +32,11 @@ struct fornax_reply {
 
 /* ---- Opening ---- */
 
-static fx_status read_json(json_t **out, const char *text, const char *name, fx_error *err)
+static fx_status read_json(json_t **out, const char *text, size_t n, const char *name, fx_error *err)
 {
     json_error_t je;
 
-    *out = text ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, &je) : NULL;
+    *out = text ? json_loadb(text, n == SIZE_MAX ? strlen(text) : n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &je) : NULL;
     if (!text || *out)
         return FORNAX_OK;
     return fx_fail_param(err, FORNAX_EFORMAT, name, "%s: line %d, column %d: %s", name, je.line, je.column, je.text);
@@ -93,7 +100,8 @@ static fx_status build(void *user, fx_gnode *root, fx_gram_builder *b, fx_buf *w
 {
     const fornax_turn *t = user;
     fx_turn_spec spec = { .codec = t->codec, .tokenizer = t->tok->t, .tools = t->tools, .tool_choice = t->choice,
-                          .single = t->single, .thinking = t->thinking, .no_thoughts = t->thought_over, .text = FX_GNODE_FAIL };
+                          .single = t->single, .thinking = t->thinking, .no_thoughts = t->thought_over,
+                          .strict = t->gated, .text = FX_GNODE_FAIL };
 
     if (t->format)
         FX_TRY(fx_api_source_build(t->format, &spec.text, b, warnings, err));
@@ -115,8 +123,8 @@ static fx_status make_grammar(fornax_turn *t, fx_error *err)
     fx_buf key;
 
     fx_buf_init(&key, t->mem);
-    fx_buf_printf(&key, "turn %s %llu %d %d %d\n", t->codec->name, (unsigned long long)t->tok->serial, t->single, t->thinking,
-                  t->thought_over);
+    fx_buf_printf(&key, "turn %s %llu %d %d %d %d\n", t->codec->name, (unsigned long long)t->tok->serial, t->single, t->thinking,
+                  t->thought_over, t->gated);
     put_json(&key, t->tools);
     put_json(&key, t->choice);
     if (t->format)
@@ -124,21 +132,50 @@ static fx_status make_grammar(fornax_turn *t, fx_error *err)
     return fx_api_grammar(&t->grammar, t->tok->ctx, &key, NULL, build, t, err);
 }
 
+/* From here on the turn's tools are those that the policy opens. */
+static fx_status judge(fornax_turn *t, const fornax_turn_options *o, fx_error *err)
+{
+    json_t *messages = NULL;
+    fx_gates g = { 0 };
+    fx_status st;
+
+    if (!o->policy)
+        return FORNAX_OK;
+    st = read_json(&messages, o->messages, o->messages_n ? o->messages_n : SIZE_MAX, "messages", err);
+    if (st == FORNAX_OK)
+        st = fx_policy_judge(&g, o->policy->p, t->tools, messages, err);
+    if (st == FORNAX_OK && !(t->gates = json_dumps(g.report, JSON_COMPACT)))
+        st = fx_nomem(err, "the policy's report");
+    if (st == FORNAX_OK && o->format && fx_turn_has_calls(g.tools, t->choice))
+        st = fx_fail_param(err, FORNAX_EUNSUP, "format", "format: where a policy opens tools, text can't be held to a format as well");
+    if (st == FORNAX_OK) {
+        json_decref(t->tools);
+        t->tools = json_incref(g.tools);
+        t->single |= g.single;
+        t->gated = true;
+        st = fx_turn_check(t->tools, t->choice, err);
+    }
+    json_decref(messages);
+    fx_gates_done(&g);
+    return st;
+}
+
 static fx_status open_turn(fornax_turn *t, const fornax_turn_options *o, const fx_grammar_source *format, fx_error *err)
 {
     bool calls;
 
-    FX_TRY(read_json(&t->tools, o->tools, "tools", err));
-    FX_TRY(read_json(&t->choice, o->tool_choice, "tool_choice", err));
+    FX_TRY(read_json(&t->tools, o->tools, SIZE_MAX, "tools", err));
+    FX_TRY(read_json(&t->choice, o->tool_choice, SIZE_MAX, "tool_choice", err));
     FX_TRY(fx_turn_check(t->tools, t->choice, err));
     FX_TRY(choose_codec(t, o->family, err));
+    t->single = o->single_call != 0;
+    FX_TRY(judge(t, o, err));
     calls = fx_turn_has_calls(t->tools, t->choice);
     t->keep_thoughts = o->keep_thoughts != 0;
-    t->single = o->single_call != 0;
     look_at_prompt(t, fx_str_n(o->prompt ? o->prompt : "", !o->prompt ? 0 : o->prompt_n == SIZE_MAX ? strlen(o->prompt) : o->prompt_n));
     FX_TRY(look_at_tags(t, calls, err));
     t->format = format;
-    if (calls || format)
+    if (calls || format || t->gated)
         FX_TRY(make_grammar(t, err));
     t->format = NULL;
     return FORNAX_OK;
@@ -175,6 +212,7 @@ fornax_status fornax_turn_open(fornax_turn **out, const fornax_tokenizer *tok, c
 }
 
 const fornax_grammar *fornax_turn_grammar(const fornax_turn *turn) { return turn->grammar; }
+const char *fornax_turn_gates(const fornax_turn *turn) { return turn->gates; }
 const char *fornax_turn_family(const fornax_turn *turn) { return turn->codec->name; }
 int fornax_turn_special_text(const fornax_turn *turn) { return turn->special; }
 
@@ -185,7 +223,40 @@ void fornax_turn_close(fornax_turn *turn)
     fornax_grammar_close(turn->grammar);
     json_decref(turn->tools);
     json_decref(turn->choice);
+    fx_api_json_free(turn->gates);
     fx_mem_free(turn->mem, turn, sizeof *turn);
+}
+
+/* ---- Policies ---- */
+
+fornax_status fornax_policy_new(fornax_policy **out, fornax_context *ctx, const char *json, size_t n, fornax_error *err)
+{
+    fornax_policy *p;
+    fx_status st;
+
+    FX_API_NEED(out);
+    *out = NULL;
+    FX_TRY(fx_api_usable(ctx, err));
+    FX_API_NEED(json);
+    p = fx_mem_zalloc(&ctx->mem, sizeof *p);
+    if (!p)
+        return fx_nomem(err, "a policy");
+    p->mem = &ctx->mem;
+    st = fx_policy_new(&p->p, &ctx->mem, fx_str_n(json, n == SIZE_MAX ? strlen(json) : n), err);
+    if (st != FORNAX_OK) {
+        fornax_policy_close(p);
+        return st;
+    }
+    *out = p;
+    return FORNAX_OK;
+}
+
+void fornax_policy_close(fornax_policy *policy)
+{
+    if (!policy)
+        return;
+    fx_policy_free(policy->p);
+    fx_mem_free(policy->mem, policy, sizeof *policy);
 }
 
 /* ---- Replies ---- */
