@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "server/server.h"
 
@@ -10,7 +11,7 @@ typedef struct serve_opts {
     const char *host;
     int64_t port, max_batch, step_tokens, prefill_chunk, queue, kv_mib, max_body_mib, timeout, keep_alive, grace;
     fx_strs names, loras;
-    const char *lora_dir;
+    const char *lora_dir, *policy;
     bool lenient, no_prefix_cache, any_dimensions, log_requests;
 } serve_opts;
 
@@ -22,6 +23,8 @@ static const fx_opt opts[] = {
       "an adapter that requests choose as model NAME; may be given again", 0, 0 },
     { "lora-dir", 0, FX_OPT_STR, offsetof(serve_opts, lora_dir), "DIR",
       "clients may load and unload adapters that lie below DIR", 0, 0 },
+    { "policy", 0, FX_OPT_STR, offsetof(serve_opts, policy), "FILE",
+      "which tools chat requests may call, and when; what was open is told on stderr", 0, 0 },
     { "max-batch", 0, FX_OPT_INT, offsetof(serve_opts, max_batch), "N", "sequences running at once (default: 64)", 0, 4096 },
     { "step-tokens", 0, FX_OPT_INT, offsetof(serve_opts, step_tokens), "N", "tokens in a step at most (default: 512)", 0, 65536 },
     { "prefill-chunk", 0, FX_OPT_INT, offsetof(serve_opts, prefill_chunk), "N",
@@ -111,7 +114,25 @@ static bool read_lora(const char *value, fx_server_lora *out)
     return out->scale != 0;
 }
 
-static fornax_status serve(const serve_opts *o, fornax_model *model, const fx_server_lora *loras, fornax_error *err)
+/* NULL where none was asked for. */
+static fornax_status read_policy(fornax_policy **out, fornax_context *ctx, const char *path, fornax_error *err)
+{
+    fornax_status st = FORNAX_OK;
+    fx_buf text;
+
+    *out = NULL;
+    if (!path)
+        return FORNAX_OK;
+    fx_buf_init(&text, &fx_mem_libc);
+    st = fx_file_read(&text, path, 1 << 24, err);
+    if (st == FORNAX_OK)
+        st = fornax_policy_new(out, ctx, fx_buf_view(&text).p, text.n, err);
+    fx_buf_done(&text);
+    return st;
+}
+
+static fornax_status serve(const serve_opts *o, fornax_model *model, const fx_server_lora *loras, const fornax_policy *policy,
+                           fornax_error *err)
 {
     fornax_engine_options eo = FORNAX_OPTIONS(fornax_engine_options);
     const char *name = o->names.n ? o->names.at[0] : fornax_model_get_info(model)->name;
@@ -123,6 +144,7 @@ static fornax_status serve(const serve_opts *o, fornax_model *model, const fx_se
         .idle_timeout_s = (int)o->timeout, .grace_ms = (int)o->grace * 1000, .default_temperature = -1,
         .keep_alive_s = (int)o->keep_alive, .any_dimensions = o->any_dimensions,
         .ready = ready, .ready_user = &b, .stopping = stopping,
+        .policy = policy, .audit = log_request,
         .log = o->log_requests ? log_request : NULL,
     };
     fornax_engine *engine = NULL;
@@ -149,6 +171,7 @@ static int run(const void *o, int n, char **args)
     fornax_error err = { 0 };
     fornax_context *ctx = NULL;
     fornax_model *model = NULL;
+    fornax_policy *policy = NULL;
     int status = FX_EXIT_OK;
 
     (void)n;
@@ -161,10 +184,11 @@ static int run(const void *o, int n, char **args)
     mo.adapters = opt->loras.n > 0 || opt->lora_dir;
     fx_cli_catch_interrupt();
     raise_descriptors();
-    if (fx_cli_model(&ctx, &model, args[0], &mo, &err) != FORNAX_OK ||
-        serve(opt, model, loras, &err) != FORNAX_OK)
+    if (fx_cli_model(&ctx, &model, args[0], &mo, &err) != FORNAX_OK || read_policy(&policy, ctx, opt->policy, &err) != FORNAX_OK ||
+        serve(opt, model, loras, policy, &err) != FORNAX_OK)
         status = fx_cli_fail(&err);
     free_loras(loras, opt->loras.n);
+    fornax_policy_close(policy);
     fornax_model_close(model);
     fornax_context_close(ctx);
     return status;

@@ -33,6 +33,7 @@ static void free_call(fx_call *c)
     fx_buf_done(&c->body);
     fx_buf_done(&c->out);
     fx_buf_done(&c->ignored);
+    fx_buf_done(&c->gates);
     free(c->method);
     free(c->path);
     free(c);
@@ -52,6 +53,7 @@ static fx_call *new_call(fx_http *h, struct MHD_Connection *conn, const char *pa
     fx_buf_init(&c->body, &fx_mem_libc);
     fx_buf_init(&c->out, &fx_mem_libc);
     fx_buf_init(&c->ignored, &fx_mem_libc);
+    fx_buf_init(&c->gates, &fx_mem_libc);
     if (!c->method || !c->path) {
         free_call(c);
         return NULL;

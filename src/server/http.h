@@ -65,6 +65,7 @@ struct fx_call {
     char retry_after[16];
     char truncated[24];          /* tokens left out of the conversation, for a header */
     fx_buf ignored;              /* names of unknown fields, for a header */
+    fx_buf gates;                /* names of the tools that the policy opened, for a header */
     fx_buf out;
     size_t out_at;               /* sent before this */
 

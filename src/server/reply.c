@@ -201,6 +201,8 @@ static void add_headers(const fx_call *c, struct MHD_Response *r)
         MHD_add_response_header(r, "X-Fornax-Truncated-Tokens", c->truncated);
     if (c->ignored.n > 0)
         MHD_add_response_header(r, "X-Fornax-Ignored-Fields", fx_buf_view(&c->ignored).p);
+    if (c->gates.n > 0)
+        MHD_add_response_header(r, "X-Fornax-Open-Tools", fx_buf_view(&c->gates).p);
     if (c->status == 405 && c->route)
         MHD_add_response_header(r, "Allow", strcmp(c->route->method, "GET") == 0 ? "GET, HEAD" : c->route->method);
     if (c->http->closing)

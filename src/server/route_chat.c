@@ -153,35 +153,93 @@ static size_t room_for_prompt(size_t context, const fx_gen_body *b)
     return context - (asked == FX_NO_INT ? answer : FX_MIN((size_t)asked, answer));
 }
 
-/* What the reply may be, now that the prompt is known. */
-static fx_status begin_turn(fx_gen *g, const fx_http *h, const fx_gen_body *b, const fornax_prompt *prompt, fx_error *err)
+/* ---- What the reply may be ---- */
+
+/* The names of what is open, for a header: characters that can't stand there are shown as '?'. */
+static void name_open_tools(fx_call *c, const json_t *open)
+{
+    for (size_t i = 0; i < json_array_size(open); i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(open, i), "name"));
+
+        fx_buf_puts(&c->gates, i ? ", " : "");
+        for (; name && *name; name++)
+            fx_buf_putc(&c->gates, (unsigned char)*name < 0x80 ? *name : '?');
+    }
+    if (json_array_size(open) == 0)
+        fx_buf_puts(&c->gates, "none");
+}
+
+/* What the policy opened goes into a header and into the audit log. */
+static fx_status tell_gates(fx_call *c, const fornax_turn *turn, fx_error *err)
+{
+    const fx_server_options *o = &c->http->opt;
+    json_t *report = o->policy ? json_loads(fornax_turn_gates(turn), JSON_ALLOW_NUL, NULL) : NULL;
+    fx_buf line;
+    bool ok;
+
+    if (!o->policy)
+        return FORNAX_OK;
+    name_open_tools(c, json_object_get(report, "open"));
+    fx_buf_init(&line, &fx_mem_libc);
+    fx_buf_printf(&line, "gates %s %s", c->id, fornax_turn_gates(turn));
+    ok = report && !line.failed && !c->gates.failed;
+    if (ok && o->audit)
+        o->audit(o->audit_user, line.p);
+    fx_buf_done(&line);
+    json_decref(report);
+    return ok ? FORNAX_OK : fx_nomem(err, "the policy's report");
+}
+
+/* A part of the request as JSON text; NULL stays NULL. */
+static fx_status dump(char **out, const json_t *v, fx_error *err)
+{
+    *out = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    return v && !*out ? fx_nomem(err, "the request's tools") : FORNAX_OK;
+}
+
+static fx_status open_turn(fornax_turn **turn, fornax_turn_options *o, const fx_http *h, const fx_gen_body *b, fx_error *err)
+{
+    char *tools = NULL, *choice = NULL, *messages = NULL;
+    fx_status st = dump(&tools, b->tools, err);
+
+    if (st == FORNAX_OK)
+        st = dump(&choice, b->tool_choice, err);
+    if (st == FORNAX_OK)
+        st = dump(&messages, h->opt.policy ? b->messages : NULL, err);
+    o->tools = tools;
+    o->tool_choice = choice;
+    o->policy = h->opt.policy;
+    o->messages = messages;
+    if (st == FORNAX_OK)
+        st = fornax_turn_open(turn, h->tok, o, err);
+    free(tools);
+    free(choice);
+    free(messages);
+    return st;
+}
+
+static fx_status begin_turn(fx_gen *g, fx_call *c, const fx_gen_body *b, const fornax_prompt *prompt, fx_error *err)
 {
     fornax_turn_options o = FORNAX_OPTIONS(fornax_turn_options);
-    char *tools = b->tools ? json_dumps(b->tools, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-    char *choice = b->tool_choice ? json_dumps(b->tool_choice, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     fornax_turn *turn = NULL;
     fx_wanted format;
     fx_status st = fx_wanted_read(&format, b, err);
 
-    o.tools = tools;
-    o.tool_choice = choice;
     o.single_call = !b->parallel_tool_calls;
     o.format = format.text;
     o.format_n = format.n;
     o.format_options = format.on ? &format.o : NULL;
     o.prompt = fornax_prompt_text(prompt, &o.prompt_n);
-    if (st == FORNAX_OK && ((b->tools && !tools) || (b->tool_choice && !choice)))
-        st = fx_nomem(err, "the request's tools");
     if (st == FORNAX_OK) {
-        st = fornax_turn_open(&turn, h->tok, &o, err);
+        st = open_turn(&turn, &o, c->http, b, err);
         if (st != FORNAX_OK)
             fx_wanted_fault(&format, err);
     }
-    if (st == FORNAX_OK)
+    if (st == FORNAX_OK) {
+        st = tell_gates(c, turn, err);
         fx_gen_turn(g, turn);
+    }
     fx_wanted_free(&format);
-    free(tools);
-    free(choice);
     return st;
 }
 
@@ -206,7 +264,7 @@ static fx_status render(fx_gen *g, fx_call *c, const fx_gen_body *b, fx_error *e
         st = fx_gen_prompt(g, ids, n, FX_STR(""), err);
     }
     if (st == FORNAX_OK)
-        st = begin_turn(g, h, b, prompt, err);
+        st = begin_turn(g, c, b, prompt, err);
     fornax_prompt_close(prompt);
     return st;
 }

@@ -25,6 +25,9 @@ typedef struct fx_server_options {
     int stall_ms;                /* health fails when the engine has work and does nothing for so long; 0: 20 s */
     int any_dimensions;          /* embeddings may be shortened though the model isn't marked for it */
     int grace_ms;                /* when stopping: what runs may still finish for so long */
+    const fornax_policy *policy; /* what chat requests may call; NULL: whatever tools they bring */
+    void (*audit)(void *user, const char *line);   /* a line for each of them: what was open and why not */
+    void *audit_user;
     double default_temperature;  /* when the request has none; < 0: 1, as the protocol says */
     /* Called once when listening, with the port in use. */
     void (*ready)(void *user, int port);
