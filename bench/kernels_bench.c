@@ -4,7 +4,7 @@
  *
  * Products of one row stream 256 MiB of weights (GB/s, share of the read bandwidth);
  * larger ones are counted in Gop/s, a multiply and an add each, as a share of the f32
- * FMA peak or, with int8 activations, of four times that (VNNI). Best of several runs. */
+ * FMA peak or, with int8 activations, of four times that (VNNI), with bf16 ones of twice that. Best of several runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,7 @@ static void bench(const fx_matmul_kernel *m, int64_t rows, int64_t n, int64_t k,
     float *x = need((size_t)(rows * k) * 4), *y = need((size_t)(rows * n * (int64_t)copies) * 4);
     fx_q8 q8 = { need(fx_q8_bytes(rows, k)), k };
     fx_matmul_args a = { { x, k }, q8, w, tile_bytes, rows, n * (int64_t)copies, k, false,
-                         { fx_epilogue_find(&(fx_cpu){ .level = m->level }), { y, n * (int64_t)copies }, { NULL, 0 }, NULL, 1 } };
+                         { .fn = fx_epilogue_find(&(fx_cpu){ .level = m->level }), .y = { y, n * (int64_t)copies }, .scale = 1 } };
     size_t room = m->scratch_bytes ? m->scratch_bytes(&a) : 0;
     void *scratch = need(room + 64);
     double best = 1e9;
@@ -122,7 +122,7 @@ static void bench(const fx_matmul_kernel *m, int64_t rows, int64_t n, int64_t k,
         best = t < best ? t : best;
     }
     double gop = 2e-9 * (double)rows * (double)a.n * (double)k / best, gbs = 1e-9 * (double)total / best;
-    double peak = lim->f32[m->level] * (m->act == FX_ACT_Q8 ? 4 : 1);
+    double peak = lim->f32[m->level] * (m->act == FX_ACT_Q8 ? 4 : m->act == FX_ACT_BF16 ? 2 : 1);
 
     if (m->level != FX_CPU_SCALAR)
         printf("%-24s rows %4d  n %5d  k %5d  %6.1f GB/s (%3.0f%%)  %7.1f Gop/s (%3.0f%%)\n", m->name, (int)rows, (int)n,
