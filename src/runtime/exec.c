@@ -485,13 +485,15 @@ static bool adapts(fx_exec *x, exec_launch *e)
 /* A launch's jobs: before a product what its adapters need, behind a lookup what they add. */
 enum { BEGIN, OUTER, LAUNCH, BEHIND };
 
-/* From so many rows on, beginning a piece of a product costs more (rows are packed again) than an uneven end. */
+/* With so many rows, kernels that pack them for each piece lose more by small pieces than by an uneven end. */
 #define MANY_ROWS 16
 
 static void launch_job(fx_exec *x, exec_launch *e, int64_t rows, fx_pool_job *job)
 {
+    bool packs = e->matmul && e->matmul->scratch_bytes;
+
     job->n_tasks = e->tasks(&e->l.args);
-    job->grain = FX_MAX(1, job->n_tasks / ((rows < MANY_ROWS ? 16 : 8) * fx_pool_threads(x->pool)));
+    job->grain = FX_MAX(1, job->n_tasks / ((packs && rows >= MANY_ROWS ? 8 : 16) * fx_pool_threads(x->pool)));
 }
 
 static bool next_launch(void *user, int64_t i, fx_pool_job *job)
