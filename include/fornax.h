@@ -462,7 +462,10 @@ typedef struct fornax_request_options {
     const struct fornax_grammar *grammar;   /* what the text of each choice is held to; copied; NULL: nothing.
                                    Then ignore_eos must be 0. A choice ends where its text can't go on,
                                    and the end tokens come only where the text is whole; one that ends
-                                   with FORNAX_FINISH_LENGTH has a prefix of such a text */
+                                   with FORNAX_FINISH_LENGTH has a prefix of such a text. What the
+                                   grammar leaves no choice about isn't sampled: those tokens come
+                                   at once, each with its event and a logprob of 0 (never with a
+                                   logits_hook, nor where a bias or stop id names one) */
     int special_text;           /* 1: control tokens are part of the text, but those that end it      */
 } fornax_request_options;
 

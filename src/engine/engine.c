@@ -129,6 +129,7 @@ static fx_status make_buffers(fx_engine *e, fx_error *err)
     e->jobs = fx_mem_array(e->mem, (size_t)batch, sizeof *e->jobs);
     if (!e->scratch || !e->jobs)
         return fx_nomem(err, "the engine");
+    FX_TRY(fx_forced_init(&e->forced, e->mem, err));
     for (int32_t i = 0; i < e->n_scratch; i++)
         FX_TRY(fx_sample_scratch_init(&e->scratch[i], e->mem, e->stepper.vocab, err));
     return FORNAX_OK;
@@ -169,6 +170,7 @@ static void free_parts(fx_engine *e)
     fx_sched_done(&e->sched);
     fx_kv_close(e->kv);
     e->kv = NULL;
+    fx_forced_done(&e->forced);
     for (int32_t i = 0; e->scratch && i < e->n_scratch; i++)
         fx_sample_scratch_done(&e->scratch[i]);
     fx_mem_free(e->mem, e->scratch, (size_t)e->n_scratch * sizeof *e->scratch);

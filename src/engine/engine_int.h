@@ -3,6 +3,7 @@
  *     engine.c    open, close, the thread, stats
  *     request.c   options checked and copied; submit, take events, cancel, close
  *     step.c      one step: take in, give up on, plan, run, sample, emit
+ *     forced.c    text that a grammar leaves no choice about
  *
  * Who may touch what: fields under 'lock' by anyone who holds it; the scheduler, the page
  * pool, the list of live requests and everything in their choices by whoever set 'stepping'
@@ -64,6 +65,11 @@ typedef struct fx_sample_job {
     fx_error mask_err;             /* status: why there is no mask, or FORNAX_OK */
 } fx_sample_job;
 
+typedef struct fx_forced {
+    fx_buf text;
+    fx_ids ids;
+} fx_forced;
+
 struct fx_engine {
     const fx_mem *mem;
     const fx_log *log;
@@ -102,6 +108,7 @@ struct fx_engine {
     int32_t n_jobs;
     fx_sample_scratch *scratch;    /* [n_scratch] */
     int32_t n_scratch;
+    fx_forced forced;
 };
 
 /* request.c */
@@ -111,6 +118,12 @@ fx_status fx_engine_usable(const fx_engine *e, fx_error *err);   /* EARG in a fo
 /* step.c */
 bool fx_step_run(fx_engine *e);               /* stepping is set; whether there was anything to do */
 void fx_step_end_all(fx_engine *e);           /* everything is cancelled; stepping is set */
+
+/* forced.c */
+fx_status fx_forced_init(fx_forced *f, const fx_mem *mem, fx_error *err);
+void fx_forced_done(fx_forced *f);
+/* f->ids: tokens that come next whatever is sampled; often none. Only the grammar is asked. */
+fx_status fx_forced_find(fx_forced *f, const fx_choice *c, fx_error *err);
 
 /* engine.c */
 void fx_engine_unref(fx_engine *e);

@@ -5,7 +5,8 @@
  *     plan, run   a batch goes through the model
  *     sample      hooks in turn, then all rows in parallel, masked by their grammars; each by
  *                 itself, so the result doesn't depend on the batch
- *     emit        in batch order: tokens become text and events, finished choices leave
+ *     emit        in batch order: tokens become text and events, those that a grammar forces follow at
+ *                 once, finished choices leave
  *
  * Requests that ended are let go of at the end of the step only: a callback may close its
  * request while the step still looks at its other choices. */
@@ -317,6 +318,33 @@ static bool follow_grammar(fx_engine *e, fx_choice *c, int32_t token)
     return !c->req->ended;
 }
 
+/* A token that was certain. The choice is done or its request has failed: not FORNAX_FINISH_NONE. */
+static fornax_finish emit_forced(fx_engine *e, fx_choice *c, int32_t token)
+{
+    fx_sampled s = { .token = token, .n_top = c->req->opt.top_logprobs > 0, .top = { { token, 0 } } };
+
+    if (!follow_grammar(e, c, token))
+        return FORNAX_FINISH_ERROR;
+    fx_sampler_accept(&c->sampler, &token, 1);
+    e->now.generated_tokens++;
+    return emit_token(e, c, &s);
+}
+
+/* What the grammar leaves no choice about comes at once. */
+static fornax_finish emit_all_forced(fx_engine *e, fx_choice *c)
+{
+    fornax_finish finish = FORNAX_FINISH_NONE;
+    fx_error err = { 0 };
+
+    if (fx_forced_find(&e->forced, c, &err) != FORNAX_OK) {
+        fail_request(e, c->req, err.status, "%s", err.text);
+        return FORNAX_FINISH_ERROR;
+    }
+    for (size_t i = 0; i < e->forced.ids.n && finish == FORNAX_FINISH_NONE && !atomic_load(&c->req->cancel); i++)
+        finish = emit_forced(e, c, e->forced.ids.at[i]);
+    return finish;
+}
+
 static void emit(fx_engine *e, fx_sample_job *job)
 {
     fx_choice *c = job->choice;
@@ -330,6 +358,10 @@ static void emit(fx_engine *e, fx_sample_job *job)
     e->now.generated_tokens++;
     if (end < 0)
         finish = emit_token(e, c, &job->out);
+    if (finish == FORNAX_FINISH_NONE)
+        finish = emit_all_forced(e, c);
+    if (r->ended)
+        return;
     if (finish == FORNAX_FINISH_ERROR)
         fail_request(e, r, FORNAX_ENOMEM, "no memory for the request's events");
     else if (finish != FORNAX_FINISH_NONE)

@@ -241,7 +241,7 @@ void fx_sched_preempt(fx_sched *s, fx_seq *seq)
 void fx_sched_push(fx_sched *s, fx_seq *seq, int32_t token)
 {
     (void)s;
-    FX_ASSERT(seq->n_computed == seq->n_tokens && seq->n_tokens < seq->cap);
+    FX_ASSERT(seq->state == FX_SEQ_RUNNING && seq->n_computed >= seq->n_prompt && seq->n_tokens < seq->cap);
     seq->tokens[seq->n_tokens++] = token;
 }
 

@@ -124,7 +124,8 @@ int64_t fx_sched_pages(const fx_sched *s, int64_t n_tokens);
 
 const fx_step *fx_sched_plan(fx_sched *s);
 void fx_sched_commit(fx_sched *s);
-/* Appends a sampled token to a sequence whose tokens are all computed. */
+/* Appends a token to a sequence that had its logits in this step. Several may come in a row: the next
+ * step computes them like a prompt, and has logits for the last. */
 void fx_sched_push(fx_sched *s, fx_seq *seq, int32_t token);
 /* Gives back the sequence's pages and lets it wait again. */
 void fx_sched_preempt(fx_sched *s, fx_seq *seq);
