@@ -263,7 +263,7 @@ typedef struct fornax_grammar_options {
     const char *space;        /* between JSON's tokens. NULL or "bounded": at most 64 blanks in a row;
                                  "compact": none; "any"                                         */
     int any_order;            /* 1: properties in any order; 0: as the schema declares them     */
-    int any_number;           /* 1: any spelling of a number; 0: without needless digits        */
+    int any_number;           /* 1: any spelling of numbers, characters; 0: no needless digits, escapes */
     int annotate_formats;     /* 1: "format" is an annotation; 0: known formats are enforced    */
     int strict_formats;       /* 1: an unknown format is refused; 0: it is a warning            */
     int allow_never;          /* 1: a language without words is no error                        */

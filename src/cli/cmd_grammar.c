@@ -29,7 +29,7 @@ static const fx_opt opts[] = {
     { "formats", 0, FX_OPT_STR, offsetof(grammar_opts, formats), "HOW", "enforce, annotate or strict (default: enforce)", 0, 0 },
     { "space", 0, FX_OPT_STR, offsetof(grammar_opts, space), "HOW", "bounded, compact or any (default: bounded)", 0, 0 },
     { "declared-order", 0, FX_OPT_FLAG, offsetof(grammar_opts, declared_order), NULL, "properties in the schema's order only", 0, 0 },
-    { "plain-numbers", 0, FX_OPT_FLAG, offsetof(grammar_opts, plain_numbers), NULL, "numbers without needless digits only", 0, 0 },
+    { "plain-numbers", 0, FX_OPT_FLAG, offsetof(grammar_opts, plain_numbers), NULL, "no needless digits and escapes", 0, 0 },
     { "verify-mask", 0, FX_OPT_INT, offsetof(grammar_opts, verify), "N", "compare every N-th mask with each token tried", 1, INT32_MAX },
     { 0 },
 };

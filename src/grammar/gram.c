@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "grammar/regex_int.h"
 #include "grammar/run.h"
 
 #define NODES_MAX 1000000u
@@ -318,7 +319,7 @@ fx_gnode fx_gram_object(fx_gram_builder *b, const fx_gram_object_spec *s)
     fx_gnode x;
 
     if (!b->failed && object_arrays(b, &o) && sort_props(b, &o, s->props) &&
-        (o.dict = fx_names_new(g->mem, o.names, o.n)) != NULL) {
+        (o.dict = fx_names_new(g->mem, o.names, o.n, g->pool->plain)) != NULL) {
         if (take_names(b, &o, s->others) && FX_VEC_ROOM(&g->objects, g->mem) &&
             (x = add(b, FX_G_OBJECT, (uint32_t)g->objects.n, 0, 0)) != FX_GNODE_FAIL) {
             g->objects.at[g->objects.n++] = o;

@@ -25,6 +25,7 @@ struct fx_names {
     const fx_mem *mem;
     const fx_str *names;
     size_t n, words;
+    bool plain;
     FX_VEC(trie_node) nodes;
     FX_VEC(uint64_t) views;     /* words each; view 0 is everything */
     size_t n_views;
@@ -86,7 +87,7 @@ static bool add_kids(fx_names *d, uint32_t at, size_t skip, int depth)
     return true;
 }
 
-fx_names *fx_names_new(const fx_mem *mem, const fx_str *names, size_t n)
+fx_names *fx_names_new(const fx_mem *mem, const fx_str *names, size_t n, bool plain)
 {
     fx_names *d = fx_mem_zalloc(mem, sizeof(*d));
 
@@ -95,6 +96,7 @@ fx_names *fx_names_new(const fx_mem *mem, const fx_str *names, size_t n)
     d->mem = mem;
     d->names = names;
     d->n = n;
+    d->plain = plain;
     d->words = FX_DIV_UP(n, 64) + (n == 0);
     if (!FX_VEC_PUSH(&d->nodes, mem, ((trie_node){ .hi = (uint32_t)n })) || (n && !add_kids(d, 0, 0, 0)) ||
         !FX_VEC_RESERVE(&d->views, mem, d->words)) {
@@ -206,6 +208,22 @@ static bool inside_accepts(const void *user, uint64_t x)
     return s.count == 0 && s.form != DONE && d->nodes.at[s.node].ends;
 }
 
+/* Whether the kid's character may come as an escape. */
+static bool may_escape(const fx_names *d, uint32_t view, uint32_t kid)
+{
+    const trie_node *k = &d->nodes.at[kid];
+
+    return (!d->plain || fx_json_escapes(k->rune)) && any_in(d, view, k->lo, k->hi, true);
+}
+
+/* The first kid that may, from k on; 'end': none. */
+static uint32_t first_escape(const fx_names *d, uint32_t view, uint32_t k, uint32_t end)
+{
+    while (k < end && !may_escape(d, view, k))
+        k++;
+    return k;
+}
+
 /* The first kid from 'from' on that may come and whose 'f' spelling begins as 'like' does for 'n' bytes and goes on
  * with 'byte'. */
 static uint32_t find_kid(const fx_names *d, state s, form f, const char *like, size_t n, char byte, size_t *spelled)
@@ -220,7 +238,7 @@ static uint32_t find_kid(const fx_names *d, state s, form f, const char *like, s
             continue;                                       /* the usual case, without spelling it out */
         *spelled = spelling(kid->rune, f, own);
         if (*spelled > n && !memcmp(own, like, n) && same_byte(own[n], byte, f, n) &&
-            any_in(d, s.view, kid->lo, kid->hi, true))
+            (f == LITERAL ? any_in(d, s.view, kid->lo, kid->hi, true) : may_escape(d, s.view, k)))
             return k;
     }
     return UINT32_MAX;
@@ -258,23 +276,19 @@ static bool inside_next(const void *user, uint64_t x, unsigned char byte, uint64
         const trie_node *t = &d->nodes.at[s.node];
 
         *to = pack((state){ s.node, s.view, 0, SHORT, 1 });
-        return t->n_kids && any_in(d, s.view, d->nodes.at[t->kids].lo, d->nodes.at[t->kids + t->n_kids - 1].hi, true);
+        return first_escape(d, s.view, t->kids, t->kids + t->n_kids) < t->kids + t->n_kids;
     }
     if (s.form == SHORT && s.count == 1) {
         const trie_node *t = &d->nodes.at[s.node];
 
         if (byte == 'u') {
-            *to = pack((state){ s.node, s.view, t->kids, NUMBERED, 2 });
-            for (uint32_t k = t->kids; k < t->kids + t->n_kids; k++)
-                if (any_in(d, s.view, d->nodes.at[k].lo, d->nodes.at[k].hi, true)) {
-                    *to = pack((state){ s.node, s.view, k, NUMBERED, 2 });
-                    return true;
-                }
-            return false;
+            uint32_t end = t->kids + t->n_kids, k = first_escape(d, s.view, t->kids, end);
+
+            *to = pack((state){ s.node, s.view, k, NUMBERED, 2 });
+            return k < end;
         }
         for (uint32_t k = t->kids; k < t->kids + t->n_kids; k++)
-            if (short_letter(d->nodes.at[k].rune) == (char)byte && byte &&
-                any_in(d, s.view, d->nodes.at[k].lo, d->nodes.at[k].hi, true)) {
+            if (short_letter(d->nodes.at[k].rune) == (char)byte && byte && may_escape(d, s.view, k)) {
                 s.child = k;
                 return step(d, s, SHORT, (char)byte, to);
             }

@@ -15,8 +15,9 @@
 
 typedef struct fx_names fx_names;
 
-/* 'names' are distinct, sorted bytewise, valid UTF-8; their bytes are borrowed for good. NULL: no memory. */
-fx_names *fx_names_new(const fx_mem *mem, const fx_str *names, size_t n);
+/* 'names' are distinct, sorted bytewise, valid UTF-8; their bytes are borrowed for good. plain: keys have
+ * escapes only where they need them. NULL: no memory. */
+fx_names *fx_names_new(const fx_mem *mem, const fx_str *names, size_t n, bool plain);
 void fx_names_free(fx_names *d);
 size_t fx_names_words(const fx_names *d);               /* of a subset's bits */
 size_t fx_names_bytes(const fx_names *d);

@@ -70,9 +70,19 @@ fx_re_pool *fx_re_pool_clone(const fx_re_pool *p)
         return NULL;
     }
     memcpy(c->table, p->table, p->table_cap * sizeof(*c->table));
+    c->plain = p->plain;
     memcpy(c->spelled, p->spelled, sizeof(c->spelled));
     memcpy(c->any_rune, p->any_rune, sizeof(c->any_rune));
     return c;
+}
+
+void fx_re_pool_plain(fx_re_pool *p)
+{
+    if (p->plain)
+        return;
+    p->plain = true;
+    memset(p->spelled[FX_SPELL_JSON], 0, sizeof(p->spelled[FX_SPELL_JSON]));
+    p->any_rune[FX_SPELL_JSON] = 0;
 }
 
 size_t fx_re_pool_bytes(const fx_re_pool *p)

@@ -39,6 +39,8 @@ size_t fx_re_pool_bytes(const fx_re_pool *p);
 bool fx_re_pool_failed(const fx_re_pool *p);
 void *fx_re_pool_alloc(fx_re_pool *p, size_t size);                        /* cleared; lives as long as the pool; NULL: no memory */
 
+/* From here on FX_SPELL_JSON has escapes only for characters that need one. */
+void fx_re_pool_plain(fx_re_pool *p);
 fx_re fx_re_byte_set(fx_re_pool *p, const uint64_t set[4]);
 fx_re fx_re_literal(fx_re_pool *p, fx_str bytes);                          /* exactly these bytes */
 fx_re fx_re_runes(fx_re_pool *p, fx_spell s, const fx_rune_range *r, size_t n);   /* one character */

@@ -58,9 +58,13 @@ struct fx_re_pool {
     uint32_t mark;
     uint32_t *table;            /* node ids + 1, open addressing */
     size_t table_cap;           /* a power of two */
+    bool plain;                 /* JSON: only characters that must be escaped are */
     fx_re spelled[2][128];      /* one ASCII character in each spelling; 0: not made */
     fx_re any_rune[2];
 };
+
+/* What JSON can't have in a string as it is. */
+static inline bool fx_json_escapes(uint32_t rune) { return rune < 0x20 || rune == '"' || rune == '\\'; }
 
 static inline bool fx_re_set_has(const fx_re_set *s, unsigned char b) { return s->w[b >> 6] >> (b & 63) & 1; }
 static inline void fx_re_set_add(fx_re_set *s, unsigned char b) { s->w[b >> 6] |= 1ull << (b & 63); }

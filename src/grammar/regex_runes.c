@@ -186,11 +186,27 @@ static size_t take_out(fx_rune_range *r, size_t n, uint32_t lo, uint32_t hi)
     return n;
 }
 
+/* Those of the classes that can't come as they are. They are 34 characters. */
+static ranges needy(ranges r, fx_rune_range out[34])
+{
+    static const fx_rune_range all[3] = { { 0, 0x1f }, { '"', '"' }, { '\\', '\\' } };
+    size_t n = 0;
+
+    for (size_t i = 0; i < FX_COUNT(all); i++)
+        for (size_t k = 0; k < r.n; k++)
+            if (r.at[k].lo <= all[i].hi && r.at[k].hi >= all[i].lo)
+                out[n++] = (fx_rune_range){ FX_MAX(r.at[k].lo, all[i].lo), FX_MIN(r.at[k].hi, all[i].hi) };
+    return (ranges){ out, n };
+}
+
 static fx_re escapes(fx_re_pool *p, ranges r)
 {
+    fx_rune_range few[34];
     fx_re_set letters = { { 0 } }, slash = { { 0 } };
     fx_re kids[3];
 
+    if (p->plain)
+        r = needy(r, few);
     for (size_t i = 0; i < FX_COUNT(short_escapes); i++)
         if (overlaps(r, (uint32_t)short_escapes[i].rune, (uint32_t)short_escapes[i].rune))
             fx_re_set_add(&letters, (unsigned char)short_escapes[i].letter);

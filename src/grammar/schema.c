@@ -44,6 +44,8 @@ fx_status fx_schema_build(fx_gnode *root, fx_gram_builder *b, const fx_mem *mem,
     const fx_jv *top;
 
     *root = FX_GNODE_NEVER;
+    if (!c.opt->any_number)
+        fx_re_pool_plain(c.re);
     if (init(&c) && fx_sc_index(&c, text)) {
         top = c.place = c.documents.at[0];
         *root = fx_sc_emit(&c, fx_sn_place(&c, top, 0));

@@ -10,7 +10,7 @@
 
 typedef struct fx_schema_options {
     bool any_order;                         /* properties in any order; else as declared */
-    bool any_number;                        /* any spelling of a number's value; else one without needless digits */
+    bool any_number;                        /* any spelling of numbers and characters; else no needless digits, escapes */
     bool annotate_formats;                  /* "format" is an annotation; else known ones are enforced */
     bool strict_formats;                    /* an unknown format is refused; else it is a warning */
     const fx_str *remote_uris, *remote_texts;   /* documents that $ref may name */

@@ -257,7 +257,11 @@ static fx_re texts_machine(fx_sc *c, const fx_str *texts, uint32_t n)
     FX_VEC_FREE(&q, c->mem);
     FX_VEC_FREE(&b.nodes, c->mem);
     FX_VEC_FREE(&b.edges, c->mem);
-    return t ? fx_re_of_machine(c->re, &trie_machine, t, STATE(0, TEXT, 0)) : FX_RE_NONE;
+    if (!t)
+        return FX_RE_NONE;
+    /* The machine knows every escape. */
+    fx_re re = fx_re_of_machine(c->re, &trie_machine, t, STATE(0, TEXT, 0));
+    return c->opt->any_number ? re : fx_re_and(c->re, re, c->any_text);
 }
 
 /* ---- finite sets ------------------------------------------------------------------------ */

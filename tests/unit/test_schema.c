@@ -391,6 +391,24 @@ static void check_warnings(const char *schema, const char *expected)
     fx_buf_done(&w);
 }
 
+/* Generated text escapes what JSON makes it escape, and nothing else. */
+TEST(plain_characters_come_as_they_are)
+{
+    static const fx_schema_options generate = { 0 };
+    static const row rows[] = {
+        { "{\"type\":\"string\"}", "\"a/\xc3\xa9\x7f\"\1\"\\\"\\\\\\n\\u0001\"\1", "\"\\u0061\"\1\"\\/\"\1\"\\u00e9\"\1\"\\ud83d\\ude00\"\1" },
+        { "{\"const\":\"a\\n/\"}", "\"a\\n/\"\1", "\"\\u0061\\n/\"\1\"a\\n\\/\"\1" },
+        { "{\"pattern\":\"^a+\\n?$\",\"type\":\"string\"}", "\"aa\"\1\"a\\n\"\1", "\"a\\u0061\"\1" },
+        { "{\"enum\":[\"q1\",\"q2\",\"q3\",\"q4\",\"q5\",\"q6\",\"q7\",\"q8\",\"q9\",\"q10\",\"q11\",\"q12\",\"q13\",\"q14\",\"q15\",\"q16\","
+          "\"q17\",\"q18\",\"q19\",\"q20\",\"q\\\"\"]}", "\"q1\"\1\"q20\"\1\"q\\\"\"\1", "\"\\u00711\"\1\"q\\u0031\"\1" },
+        { "{\"properties\":{\"ab\":{\"const\":1},\"c\\\"\":{\"const\":2},\"\\u0001\":{\"const\":3}},\"type\":\"object\"}",
+          "{\"ab\":1,\"c\\\"\":2}\1{\"\\u0001\":3}\1{\"a\":7}\1{\"c\":7}\1",
+          "{\"\\u0061b\":1}\1{\"\\u0061b\":2}\1{\"a\\u0062\":1}\1{\"\\u0063\\\"\":2}\1{\"\\u0061\":7}\1{\"ab\":2}\1{\"\\u0001\":4}\1" },
+    };
+
+    CHECK_ROWS(rows, &generate);
+}
+
 TEST(warnings)
 {
     fx_schema_options o = judge;
