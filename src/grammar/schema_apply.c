@@ -49,23 +49,38 @@ static const fx_split *all_of(fx_sc *c, const fx_skeys *k, const fx_split *s, bo
     return s;
 }
 
+/* In halves: a long list of small branches isn't copied for each of them. */
+static const fx_split *sum_of(fx_sc *c, const fx_split *const *v, uint32_t n)
+{
+    const fx_split *a, *b;
+
+    if (n < 2)
+        return n ? v[0] : c->none;
+    a = sum_of(c, v, n / 2);
+    b = a ? sum_of(c, v + n / 2, n - n / 2) : NULL;
+    return b ? fx_split_or(c, a, b) : NULL;
+}
+
 static const fx_split *any_branch(fx_sc *c, const fx_skeys *k, const fx_split *s, bool seen)
 {
     const fx_jv *list = k->kw[FX_KW_ANY_OF];
-    const fx_split *sum = c->none;
+    const fx_split *sum = c->none, **v;
 
     if (!list || !s)
         return s;
-    for (uint32_t i = 0; i < list->n && sum; i++) {
-        const fx_split *one = fx_sc_in_place(c, &list->items[i], k->scope, seen), *both;
-
-        if (!one)
+    if (!(v = FX_SC_NEWN(c, const fx_split *, list->n)))
+        return NULL;
+    for (uint32_t i = 0; i < list->n; i++)
+        if (!(v[i] = fx_sc_in_place(c, &list->items[i], k->scope, seen)))
             return NULL;
-        both = seen ? fx_split_and(c, sum, one) : c->none;
-        sum = both ? fx_split_or(c, sum, one) : NULL;
-        if (sum)
-            sum = fx_split_or(c, sum, both);
+    for (uint32_t i = 0; i < list->n && seen && sum; i++) {     /* alone, and with those before */
+        const fx_split *both = fx_split_and(c, sum, v[i]);
+
+        sum = both ? fx_split_or(c, sum, v[i]) : NULL;
+        sum = sum ? fx_split_or(c, sum, both) : NULL;
     }
+    if (!seen)
+        sum = sum_of(c, v, list->n);
     return sum ? fx_split_and(c, s, sum) : NULL;
 }
 
@@ -135,16 +150,81 @@ static bool has_tag(fx_sc *c, const fx_split *const *with, uint32_t n)
     return found;
 }
 
+/* ---- oneOf of plain values -------------------------------------------------------------------------- */
+
+static bool all_finite(const fx_split *const *with, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (with[i]->num.n_recs || with[i]->str.gen != FX_RE_NONE || with[i]->n_arr || with[i]->n_obj)
+            return false;
+    return true;
+}
+
+static int by_text(const void *a, const void *b) { return fx_str_cmp(*(const fx_str *)a, *(const fx_str *)b); }
+static int by_value(const void *a, const void *b) { return fx_dec_cmp(*(const fx_dec *)a, *(const fx_dec *)b); }
+
+/* Keeps what comes once of a sorted list. */
+static uint32_t only_once(char *v, uint32_t n, size_t each, int (*order)(const void *, const void *))
+{
+    uint32_t kept = 0;
+
+    qsort(v, n, each, order);
+    for (uint32_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && order(v + i * each, v + end * each) == 0; end++)
+            ;
+        if (end == i + 1)
+            memmove(v + kept++ * each, v + i * each, each);
+    }
+    return kept;
+}
+
+/* The values that one branch alone has. */
+static const fx_split *once(fx_sc *c, const fx_split *const *with, uint32_t n)
+{
+    fx_split *s = fx_split_copy(c, c->none);
+    uint32_t texts = 0, numbers = 0, count[3] = { 0 };
+    fx_str *t;
+    fx_dec *d;
+
+    for (uint32_t i = 0; i < n; i++) {
+        texts += with[i]->str.n_fin;
+        numbers += with[i]->num.n_fin;
+        count[0] += with[i]->bools & 1;
+        count[1] += with[i]->bools >> 1;
+        count[2] += with[i]->null;
+    }
+    t = FX_SC_NEWN(c, fx_str, texts);
+    d = FX_SC_NEWN(c, fx_dec, numbers);
+    if (!s || !t || !d)
+        return NULL;
+    texts = numbers = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t m = 0; m < with[i]->str.n_fin; m++)
+            t[texts++] = with[i]->str.fin[m];
+        for (uint32_t m = 0; m < with[i]->num.n_fin; m++)
+            d[numbers++] = with[i]->num.fin[m];
+    }
+    s->null = count[2] == 1;
+    s->bools = (uint8_t)((count[0] == 1) | (count[1] == 1) << 1);
+    s->str.fin = t;
+    s->str.n_fin = only_once((char *)t, texts, sizeof(*t), by_text);
+    s->num.fin = d;
+    s->num.n_fin = only_once((char *)d, numbers, sizeof(*d), by_value);
+    return s;
+}
+
 /* Exactly one: where two can't be told apart plainly, one and not the other. */
 static const fx_split *one_branch(fx_sc *c, const fx_skeys *k, const fx_split *s, bool seen)
 {
     const fx_jv *list = k->kw[FX_KW_ONE_OF];
-    const fx_split **with, *sum = c->none;
+    const fx_split **with, **alone;
     bool apart;
 
     if (!list || !s)
         return s;
-    if (!(with = FX_SC_NEWN(c, const fx_split *, list->n)))
+    with = FX_SC_NEWN(c, const fx_split *, list->n);
+    alone = FX_SC_NEWN(c, const fx_split *, list->n);
+    if (!with || !alone)
         return NULL;
     for (uint32_t i = 0; i < list->n; i++) {
         const fx_split *one = fx_sc_in_place(c, &list->items[i], k->scope, seen);
@@ -152,21 +232,23 @@ static const fx_split *one_branch(fx_sc *c, const fx_skeys *k, const fx_split *s
         if (!one || !(with[i] = fx_split_and(c, s, one)))
             return NULL;
     }
+    if (all_finite(with, list->n))
+        return once(c, with, list->n);
     apart = has_tag(c, with, list->n);
-    for (uint32_t i = 0; i < list->n && sum; i++) {
-        const fx_split *alone = with[i];
-
-        for (uint32_t j = 0; j < list->n && !apart && alone && !fx_split_is_none(alone); j++) {
+    for (uint32_t i = 0; i < list->n; i++) {
+        alone[i] = with[i];
+        for (uint32_t j = 0; j < list->n && !apart && alone[i] && !fx_split_is_none(alone[i]); j++) {
             const fx_split *other;
 
-            if (i == j || fx_split_disjoint(c, alone, with[j]))
+            if (i == j || fx_split_disjoint(c, alone[i], with[j]))
                 continue;
             other = fx_sc_except(c, &list->items[j], k->scope);
-            alone = other ? fx_split_and(c, alone, other) : NULL;
+            alone[i] = other ? fx_split_and(c, alone[i], other) : NULL;
         }
-        sum = alone ? fx_split_or(c, sum, alone) : NULL;
+        if (!alone[i] || c->st)
+            return NULL;
     }
-    return sum;
+    return sum_of(c, alone, list->n);
 }
 
 static const fx_split *negated(fx_sc *c, const fx_skeys *k, const fx_split *s)

@@ -190,6 +190,7 @@ typedef struct fx_sc {
 #define FX_S_MAX_RECORDS 1024u      /* of one type in one split, where it comes from a product */
 #define FX_S_MAX_UNION 8192u        /* ... from an enum or anyOf */
 #define FX_S_MAX_RE_BYTES ((size_t)8 << 20)    /* of expressions made to compare languages */
+#define FX_S_MAX_POOL_BYTES ((size_t)48 << 20)  /* of all expressions, while records are merged */
 #define FX_S_MAX_CLASSES 32u
 #define FX_S_MAX_DEPTH 400          /* of nested expansions: the C stack */
 

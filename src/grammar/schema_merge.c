@@ -557,12 +557,14 @@ bool fx_split_keep_objects(fx_sc *c, fx_split *s, fx_orecs *v)
     return at != NULL;
 }
 
-/* For one more pair, which has led to n records so far. */
-static bool spend(fx_sc *c, size_t n)
+/* For one more pair, which has led to n records so far; 'size' says how large the two are. */
+static bool spend(fx_sc *c, size_t n, size_t size)
 {
     if (n >= FX_S_MAX_RECORDS)
         return fx_sc_over(c, "alternatives of arrays or objects");
-    return ++c->work < FX_S_MAX_WORK || fx_sc_over(c, "combinations of alternatives");
+    if (fx_re_pool_bytes(c->re) - c->re_bytes > FX_S_MAX_POOL_BYTES)
+        return fx_sc_over(c, "states of patterns");
+    return (c->work += 1 + size / 4) < FX_S_MAX_WORK || fx_sc_over(c, "combinations of alternatives");
 }
 
 static void and_arrays(fx_sc *c, fx_split *s, const fx_split *a, const fx_split *b)
@@ -571,7 +573,7 @@ static void and_arrays(fx_sc *c, fx_split *s, const fx_split *a, const fx_split 
 
     for (uint32_t i = 0; i < a->n_arr && !c->st; i++)
         for (uint32_t k = 0; k < b->n_arr && !c->st; k++)
-            if (spend(c, a->n_arr > 1 && b->n_arr > 1 ? v.n : 0))
+            if (spend(c, a->n_arr > 1 && b->n_arr > 1 ? v.n : 0, 0))
                 fx_arecs_add(c, &v, fx_arec_and(c, a->arr[i], b->arr[k]));
     fx_split_keep_arrays(c, s, &v);
 }
@@ -582,7 +584,7 @@ static void and_objects(fx_sc *c, fx_split *s, const fx_split *a, const fx_split
 
     for (uint32_t i = 0; i < a->n_obj && !c->st; i++)
         for (uint32_t k = 0; k < b->n_obj && !c->st; k++)
-            if (spend(c, a->n_obj > 1 && b->n_obj > 1 ? v.n : 0))
+            if (spend(c, a->n_obj > 1 && b->n_obj > 1 ? v.n : 0, a->obj[i]->n_props + b->obj[k]->n_props))
                 fx_orecs_add(c, &v, fx_orec_and(c, a->obj[i], b->obj[k]));
     fx_split_keep_objects(c, s, &v);
 }
@@ -709,15 +711,15 @@ static bool scalars_disjoint(fx_sc *c, const fx_split *a, const fx_split *b)
 
 bool fx_split_disjoint(fx_sc *c, const fx_split *a, const fx_split *b)
 {
-    if (!scalars_disjoint(c, a, b))
+    if (!spend(c, 0, 0) || !scalars_disjoint(c, a, b))
         return false;
     for (uint32_t i = 0; i < a->n_arr && !c->st; i++)
         for (uint32_t k = 0; k < b->n_arr && !c->st; k++)
-            if (!spend(c, 0) || !arrays_disjoint(c, a->arr[i], b->arr[k]))
+            if (!spend(c, 0, 0) || !arrays_disjoint(c, a->arr[i], b->arr[k]))
                 return false;
     for (uint32_t i = 0; i < a->n_obj && !c->st; i++)
         for (uint32_t k = 0; k < b->n_obj && !c->st; k++)
-            if (!spend(c, 0) || !objects_disjoint(c, a->obj[i], b->obj[k]))
+            if (!spend(c, 0, 0) || !objects_disjoint(c, a->obj[i], b->obj[k]))
                 return false;
     return !c->st;
 }

@@ -228,6 +228,7 @@ TEST(combinations)
         { "{\"anyOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", "1\1" "2.5\1\"x\"\1", "1.5\1" },
         { "{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", "1\1" "2.5\1", "3\1" "1.5\1" },
         { "{\"type\":\"string\",\"oneOf\":[{\"minLength\":2},{\"maxLength\":4}]}", "\"a\"\1\"abcde\"\1", "\"abc\"\1" "1\1" },
+        { "{\"oneOf\":[{\"const\":\"a\"},{\"enum\":[\"b\",1,null]},{\"enum\":[\"b\",1.0,true]},{\"const\":null}]}", "\"a\"\1true\1", "\"b\"\1" "1\1null\1false\1" },
         { "{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}],\"type\":\"object\"}", "{\"a\":1}\1{\"b\":1,\"c\":1}\1", "{}\1{\"a\":1,\"b\":1}\1" },
         { "{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"t\":{\"const\":\"a\"},\"n\":{\"type\":\"integer\"}},\"required\":[\"t\",\"n\"]},"
           "{\"type\":\"object\",\"properties\":{\"t\":{\"const\":\"b\"}},\"required\":[\"t\"]}]}",
@@ -486,6 +487,9 @@ TEST(large_and_hostile)
     check_large("{\"enum\":[", "{\"id\":@}", 1000, "]}", FORNAX_OK);
     check_large("{\"properties\":{", "\"p@\":{\"type\":\"integer\"}", 5000, "}}", FORNAX_OK);
     check_large("{\"oneOf\":[", "{\"type\":\"object\",\"properties\":{\"t\":{\"const\":\"k@\"}},\"required\":[\"t\"]}", 300, "]}", FORNAX_OK);
+    check_large("{\"oneOf\":[", "{\"const\":\"k@\"}", 5000, "]}", FORNAX_OK);
+    check_large("{\"anyOf\":[", "{\"const\":@,\"title\":\"x\"}", 5000, "]}", FORNAX_OK);
+    check_large("{\"oneOf\":[", "{\"pattern\":\"^@x\",\"type\":\"string\"}", 2000, "]}", FORNAX_EUNSUP);
     check_large("{\"type\":\"object\",\"allOf\":[", "{\"anyOf\":[{\"required\":[\"a@\"]},{\"required\":[\"b@\"]}]}", 40, "]}", FORNAX_EUNSUP);
     check_large("{\"dependentRequired\":{", "\"a@\":[\"b@\"]", 40, "}}", FORNAX_EUNSUP);
     check_large("{\"type\":\"object\",\"unevaluatedProperties\":false,\"anyOf\":[", "{\"properties\":{\"a@\":{}},\"required\":[\"r@\"]}", 30, "]}", FORNAX_EUNSUP);
