@@ -29,6 +29,16 @@ static bool good_pattern(const char *p)
     return n > 0;
 }
 
+/* False: the name stands for another text already, or no memory. */
+static bool bind(json_t *bound, fx_str name, fx_str text)
+{
+    const json_t *before = json_object_getn(bound, name.p, name.n);
+
+    if (before)
+        return fx_str_eq(text, fx_str_n(json_string_value(before), json_string_length(before)));
+    return json_object_setn_new(bound, name.p, name.n, json_stringn(text.p, text.n)) == 0;
+}
+
 bool fx_policy_matches(const char *pattern, fx_str text, json_t *bound)
 {
     size_t at = 0;
@@ -44,7 +54,7 @@ bool fx_policy_matches(const char *pattern, fx_str text, json_t *bound)
         n = strcspn(p, "}");
         while (at < text.n && of_value(text.p[at]))
             at++;
-        if (at == from || at - from > 128 || json_object_setn_new(bound, p + 1, n - 1, json_stringn(text.p + from, at - from)) != 0)
+        if (at == from || at - from > 128 || !bind(bound, fx_str_n(p + 1, n - 1), fx_str_n(text.p + from, at - from)))
             return false;
         p += n;
     }

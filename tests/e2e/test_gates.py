@@ -56,6 +56,7 @@ def gated(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("gates") / "policy.json"
     path.write_text(json.dumps(POLICY))
     s = Server(TINY if request.param == "tiny" else request.getfixturevalue("smol_path"), "--name", "gated", "--policy", str(path))
+    s.tiny = request.param == "tiny"
     yield s
     s.end()
 
@@ -66,10 +67,21 @@ def ask(server, messages, **body):
     return status, head, json.loads(data)
 
 
+def without_cut_call(text, order):
+    """A call cut before its name was whole is text; it can only be that of an open tool."""
+    for form in ('<tool_call>\n{{"name": "{}"', '{{"name": "{}"'):
+        at = text.find(form[:11].replace("{{", "{")) if "<" in form else 0
+        for name in ["get_order_status"] + ["issue_refund_quote"] * (order is not None):
+            if at >= 0 and form.format(name).startswith(text[at:]):
+                return text[:at]
+    return text
+
+
 def check(reply, order):
     """The calls of one reply, all of them open ones; no text that reads as a call."""
     calls = reply["message"].get("tool_calls") or []
     text = reply["message"]["content"] or ""
+    text = without_cut_call(text, order) if reply["finish_reason"] == "length" else text
     assert not any(m in text for m in MARKS) and text.strip()[:1] not in ("{", "["), text
     for call in calls:
         name, arguments = call["function"]["name"], call["function"]["arguments"]
@@ -82,7 +94,7 @@ def check(reply, order):
 
 def test_closed_tools_are_never_called(gated):
     counts = {"conversations": 0, "open": 0, "calls": 0, "spoken": 0, "refused": 0}
-    rows = list(itertools.islice(conversations(), 140))
+    rows = list(itertools.islice(conversations(), 140 if gated.tiny else 42))
     with ThreadPoolExecutor(16) as pool:
         modes = ["auto", "required"]
         jobs = [(order, pool.submit(ask, gated, m, seed=i, tool_choice=modes[i // 7 % 2])) for i, (m, order) in enumerate(rows)]
@@ -105,7 +117,7 @@ def test_closed_tools_are_never_called(gated):
                 assert json.loads(call["function"]["arguments"]) == {"order_id": order}
             else:
                 assert r["error"]["param"] == "tool_choice"
-    assert counts["open"] == counts["spoken"] == 20 and counts["calls"] > 0
+    assert counts["open"] == counts["spoken"] == len(rows) // 7 and counts["calls"] > 0
     print("GRAMMAR_GATE_OK", counts)
 
 

@@ -2,7 +2,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "base/compiler.h"
+#include "agent/policy.h"
 #include "fornax.h"
 #include "fxtest.h"
 
@@ -263,6 +263,45 @@ TEST(numbers)
         fornax_turn_close(t);
     }
     fornax_policy_close(p);
+    finish(&b);
+}
+
+/* A name that comes twice stands for the same text. */
+TEST(sentences)
+{
+    static const struct { const char *pattern, *text; bool matches; } rows[] = {
+        { "{a} to {b}", "1 to 2", true }, { "{a} to {a}", "1 to 1", true }, { "{a} to {a}", "1 to 2", false },
+        { "{a}", "x_Y-9", true }, { "{a}", "x y", false }, { "{a}", "", false }, { "({a})", "(x)", true }, { "({a})", "(x", false },
+    };
+
+    for (size_t i = 0; i < FX_COUNT(rows); i++) {
+        json_t *bound = json_object();
+
+        if (fx_policy_matches(rows[i].pattern, fx_str_of(rows[i].text), bound) != rows[i].matches)
+            FXTEST_FAIL("%s: %s", rows[i].pattern, rows[i].text);
+        json_decref(bound);
+    }
+}
+
+/* Text held to a format and open tools exclude each other. */
+TEST(formats)
+{
+    fornax_turn_options o = FORNAX_OPTIONS(fornax_turn_options);
+    fornax_error err = { 0 };
+    fornax_turn *t = NULL;
+    bench b;
+
+    begin(&b);
+    o.family = "hermes";
+    o.tools = tools;
+    o.policy = b.policy;
+    o.format = "{\"type\":\"integer\"}";
+    o.format_n = SIZE_MAX;
+    CHECK(fornax_turn_open(&t, b.tok, &o, &err) == FORNAX_EUNSUP && strcmp(err.param, "format") == 0);
+    o.tool_choice = "\"none\"";
+    CHECK_OK(fornax_turn_open(&t, b.tok, &o, &err), err);
+    CHECK(t && takes(&b, t, "12") && !takes(&b, t, "word"));
+    fornax_turn_close(t);
     finish(&b);
 }
 

@@ -330,6 +330,47 @@ static void other_forms(bench *b, const family *f)
 }
 TEST(forms_of_other_families) { each_family(other_forms); }
 
+/* Under a policy no form at all can begin in text or thoughts, those without tags neither. */
+static void nothing_begins(bench *b, const family *f)
+{
+    static const char policy_text[] = "{\"default\":\"always\",\"tools\":{\"refund\":{\"open\":\"never\"}}}";
+    static const char *const before[] = { "", "So: ", " \t\r\n          " };
+    const fx_codec *c = fx_codec_find(fx_str_of(f->name));
+    fornax_turn_options o = FORNAX_OPTIONS(fornax_turn_options);
+    fornax_error err = { 0 };
+    fornax_policy *policy = NULL;
+    fornax_turn *t = NULL;
+    char s[2048], said[256];
+
+    CHECK_OK(fornax_policy_new(&policy, b->ctx, policy_text, SIZE_MAX, &err), err);
+    o.family = f->name;
+    o.tools = tools;
+    o.policy = policy;
+    o.prompt = c->think_open;
+    o.prompt_n = c->think_open ? SIZE_MAX : 0;
+    CHECK_OK(fornax_turn_open(&t, b->tok, &o, &err), err);
+    for (size_t i = 0; i < FX_COUNT(families); i++) {
+        bool tagged = fx_codec_tagged(fx_codec_find(fx_str_of(families[i].name)));
+
+        for (size_t k = 0; k < FX_COUNT(before); k++) {
+            if (!tagged && k == 1)
+                continue;            /* behind text it's none */
+            snprintf(said, sizeof said, "%s%s%s", c->think_open ? "Hm." : "", c->think_open ? c->think_close : f->text, before[k]);
+            check(b, t, one(s, sizeof s, &families[i], said, "refund", "x"), NULL);
+            snprintf(said, sizeof said, "%s%s", before[k], c->think_open ? "" : f->text);
+            one(s, sizeof s, &families[i], said, "refund", "x");
+            if (c->think_open)
+                strncat(s, c->think_close, sizeof s - strlen(s) - 1);
+            check(b, t, s, NULL);
+        }
+    }
+    snprintf(s, sizeof s, "%s%s%sNo refund {yet}, [sorry].", c->think_open ? "Hm." : "", c->think_open ? c->think_close : "", f->text);
+    check(b, t, s, "");
+    fornax_turn_close(t);
+    fornax_policy_close(policy);
+}
+TEST(no_form_begins_under_a_policy) { each_family(nothing_begins); }
+
 /* ---- The request's choice ---- */
 
 static void choices(bench *b, const family *f)
