@@ -301,14 +301,51 @@ fx_place fx_place_intern(fx_run *r, size_t bottom, uint32_t flags)
 #define ENTER(node, frame) ((uint64_t)(node) << 32 | (frame))
 #define RETURN(frame) ((uint64_t)FX_GNODE_FAIL << 32 | (frame))
 
+static bool grow_visited(fx_run *r)
+{
+    size_t cap = r->visited_cap ? r->visited_cap * 2 : 64;
+    fx_visit *t = fx_mem_array(r->mem, cap, sizeof(*t));
+
+    if (!t)
+        return false;
+    for (size_t i = 0; i < r->visited_cap; i++)
+        if (r->visited[i].closure == r->closure) {
+            size_t at = (r->visited[i].item * 0x9E3779B97F4A7C15ull >> 32) & (cap - 1);
+
+            while (t[at].closure == r->closure)
+                at = (at + 1) & (cap - 1);
+            t[at] = r->visited[i];
+        }
+    fx_mem_free(r->mem, r->visited, r->visited_cap * sizeof(*r->visited));
+    r->visited = t;
+    r->visited_cap = cap;
+    return true;
+}
+
+/* Where the item is among those of this closure, or would be. */
+static fx_visit *visit_of(const fx_run *r, uint64_t item)
+{
+    size_t at = (item * 0x9E3779B97F4A7C15ull >> 32) & (r->visited_cap - 1);
+
+    while (r->visited[at].closure == r->closure && r->visited[at].item != item)
+        at = (at + 1) & (r->visited_cap - 1);
+    return &r->visited[at];
+}
+
 static void push(closure *c, uint64_t item)
 {
     fx_run *r = c->r;
+    fx_visit *x;
 
-    for (size_t i = c->seen; i < r->visited.n; i++)
-        if (r->visited.at[i] == item)
-            return;
-    if (r->visited.n - c->seen > WORK_MAX || !FX_VEC_PUSH(&r->visited, r->mem, item) || !FX_VEC_PUSH(&r->work, r->mem, item))
+    if (c->n_items * 2 >= r->visited_cap && !grow_visited(r)) {
+        r->failed = true;
+        return;
+    }
+    x = visit_of(r, item);
+    if (x->closure == r->closure)
+        return;
+    *x = (fx_visit){ item, r->closure };
+    if (++c->n_items > WORK_MAX || !FX_VEC_PUSH(&r->work, r->mem, item))
         r->failed = true;
 }
 
@@ -353,10 +390,7 @@ static void next_in_seq(closure *c, const fx_gnode_data *n, const fx_frame *f, u
 
 static bool born(const closure *c, fx_gnode kid, uint32_t frame)
 {
-    for (size_t i = c->seen; i < c->r->visited.n; i++)
-        if (c->r->visited.at[i] == ENTER(kid, frame))
-            return true;
-    return false;
+    return c->r->visited_cap && visit_of(c->r, ENTER(kid, frame))->closure == c->r->closure;
 }
 
 /* 'f' counts the times done.  From 'frame' (its own number) a kid that matched nothing isn't tried again. */
@@ -455,14 +489,14 @@ void fx_closure_work(closure *c, size_t bottom)
 /* The place that 'item' leads to. */
 static fx_place close_item(fx_run *r, uint64_t item)
 {
-    closure c = { .r = r, .seen = r->visited.n };
+    closure c = { .r = r };
     size_t work = r->work.n, threads = r->scratch.n;
     fx_place at;
 
+    r->closure++;
     push(&c, item);
     fx_closure_work(&c, work);
     r->work.n = work;
-    r->visited.n = c.seen;
     at = fx_place_intern(r, threads, c.flags);
     return r->failed ? FX_PLACE_FAIL : at;
 }
@@ -674,7 +708,7 @@ void fx_run_free(fx_run *r)
     FX_VEC_FREE(&r->threads, r->mem);
     FX_VEC_FREE(&r->scratch, r->mem);
     FX_VEC_FREE(&r->work, r->mem);
-    FX_VEC_FREE(&r->visited, r->mem);
+    fx_mem_free(r->mem, r->visited, r->visited_cap * sizeof(*r->visited));
     fx_mem_free(r->mem, r->frame_table, r->frame_cap * sizeof(*r->frame_table));
     fx_mem_free(r->mem, r->set_table, r->set_cap * sizeof(*r->set_table));
     fx_mem_free(r->mem, r->steps, r->step_cap * sizeof(*r->steps));

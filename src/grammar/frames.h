@@ -6,7 +6,7 @@
 
 typedef struct closure {
     fx_run *r;
-    size_t seen;                /* where its items begin in 'visited' */
+    size_t n_items;             /* in 'visited' */
     uint32_t flags;
 } closure;
 

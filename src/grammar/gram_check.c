@@ -7,6 +7,8 @@
 
 #define EMPTINESS_BUDGET 20000          /* states looked at to see whether an expression is empty */
 
+#define WORK_MAX 20000000u              /* nodes looked at to see which can match */
+
 static bool productive(const fx_gram *g, fx_gnode x) { return g->nodes.at[x].productive; }
 
 static fx_status lexeme_is_none(fx_gram *g, fx_re re, bool *none, fx_error *err)
@@ -163,22 +165,27 @@ static fx_status check_leaves(fx_gram *g, fx_error *err)
     return FORNAX_OK;
 }
 
-/* Passes over all nodes until nothing changes; a kid usually comes before its parents. */
-static void fix(fx_gram *g)
+/* Passes over all nodes, there and back, until nothing changes; a kid usually comes before its parents. */
+static fx_status fix(fx_gram *g, fx_error *err)
 {
+    uint64_t work = 0;
     bool changed = true;
 
-    while (changed) {
+    for (bool back = false; changed; back = !back) {
         changed = false;
-        for (fx_gnode x = 0; x < g->nodes.n; x++) {
-            fx_gnode_data *n = &g->nodes.at[x];
+        for (size_t i = 0; i < g->nodes.n; i++) {
+            fx_gnode_data *n = &g->nodes.at[back ? g->nodes.n - 1 - i : i];
             bool p = node_productive(g, n), e = node_nullable(g, n);
 
             changed |= p != n->productive || e != n->nullable;
             n->productive = p;
             n->nullable = e;
         }
+        work += g->nodes.n;
+        if (work > WORK_MAX + 4 * g->nodes.n)
+            return fx_fail(err, FORNAX_EUNSUP, "the grammar's rules are too entangled to tell which of them can match");
     }
+    return FORNAX_OK;
 }
 
 static void prune_object(fx_gram *g, fx_gobject *o)
@@ -284,11 +291,11 @@ fx_status fx_gram_check(fx_gram *g, fx_error *err)
     size_t n_nodes;
 
     FX_TRY(check_leaves(g, err));
-    fix(g);
+    FX_TRY(fix(g, err));
     n_nodes = g->nodes.n;
     FX_TRY(fx_gram_unleft(g, false, err));
     if (g->nodes.n != n_nodes) {
-        fix(g);
+        FX_TRY(fix(g, err));
         FX_TRY(fx_gram_unleft(g, true, err));
     }
     if (!productive(g, g->root)) {

@@ -73,6 +73,10 @@ typedef struct fx_step_slot {
 
 typedef struct fx_used_list fx_used_list;
 
+typedef struct fx_visit {
+    uint64_t item, closure;
+} fx_visit;
+
 struct fx_run {
     fx_gram *g;
     const fx_mem *mem;
@@ -97,7 +101,9 @@ struct fx_run {
     size_t step_cap, n_steps;
     FX_VEC(fx_thread) scratch;  /* threads of the places being made, from the bottom up */
     FX_VEC(uint64_t) work;      /* of closures */
-    FX_VEC(uint64_t) visited;
+    fx_visit *visited;          /* items of closures, open addressing; only those of the current one count */
+    size_t visited_cap;
+    uint64_t closure;           /* the current one */
     uint64_t *view;             /* room for a subset of the largest object's names */
     size_t view_words;
     struct fx_used *used;       /* used.c */
