@@ -302,7 +302,7 @@ static fx_status pattern(fx_ebnf *e, fx_ebnf_node **out)
         if (peek(e, 0) < 0 || peek(e, 0) == '\n')
             return fx_ebnf_bad(e, FORNAX_EFORMAT, at, "a pattern without its closing /");
         in_class = in_class ? peek(e, 0) != ']' : peek(e, 0) == '[';
-        if (peek(e, 0) == '\\')
+        if (peek(e, 0) == '\\' && peek(e, 1) >= 0)
             e->i++;
     }
     st = fx_re_ecma(&re, e->p, FX_SPELL_UTF8, fx_str_n(e->text.p + from, e->i - from), true, &why);
