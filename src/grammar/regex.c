@@ -41,6 +41,7 @@ void fx_re_pool_free(fx_re_pool *p)
     FX_VEC_FREE(&p->sets, p->mem);
     FX_VEC_FREE(&p->machines, p->mem);
     FX_VEC_FREE(&p->stack, p->mem);
+    FX_VEC_FREE(&p->spine, p->mem);
     FX_VEC_FREE(&p->prints, p->mem);
     FX_VEC_FREE(&p->marks, p->mem);
     fx_arena_done(&p->arena);
@@ -89,7 +90,7 @@ size_t fx_re_pool_bytes(const fx_re_pool *p)
 {
     return sizeof(*p) + p->arena.total_bytes + p->nodes.cap * sizeof(*p->nodes.at) + p->kids.cap * sizeof(*p->kids.at) +
            p->sets.cap * sizeof(*p->sets.at) + p->machines.cap * sizeof(*p->machines.at) +
-           p->stack.cap * sizeof(*p->stack.at) + p->prints.cap * sizeof(*p->prints.at) +
+           p->stack.cap * sizeof(*p->stack.at) + p->spine.cap * sizeof(*p->spine.at) + p->prints.cap * sizeof(*p->prints.at) +
            p->marks.cap * sizeof(*p->marks.at) +
            p->table_cap * sizeof(*p->table);
 }
@@ -240,6 +241,23 @@ static fx_re as_repeat(const fx_re_pool *p, fx_re x, uint32_t *min, uint32_t *ma
     return n->kind == FX_RE_K_REPEAT ? n->a : x;
 }
 
+/* a concatenation's parts, and then b: from the last part on, without recursion. */
+static fx_re cat_parts(fx_re_pool *p, fx_re a, fx_re b)
+{
+    size_t bottom = p->spine.n;
+
+    for (; kind(p, a) == FX_RE_K_CAT; a = node(p, a)->b)
+        if (!FX_VEC_PUSH(&p->spine, p->mem, node(p, a)->a)) {
+            p->spine.n = bottom;
+            p->failed = true;
+            return FX_RE_FAIL;
+        }
+    b = fx_re_cat(p, a, b);
+    while (p->spine.n > bottom)
+        b = fx_re_cat(p, p->spine.at[--p->spine.n], b);
+    return b;
+}
+
 fx_re fx_re_cat(fx_re_pool *p, fx_re a, fx_re b)
 {
     uint32_t amin, amax, bmin, bmax;
@@ -253,7 +271,7 @@ fx_re fx_re_cat(fx_re_pool *p, fx_re a, fx_re b)
     if (a == FX_RE_EMPTY || b == FX_RE_EMPTY)
         return a == FX_RE_EMPTY ? b : a;
     if (kind(p, a) == FX_RE_K_CAT)
-        return fx_re_cat(p, node(p, a)->a, fx_re_cat(p, node(p, a)->b, b));
+        return cat_parts(p, a, b);
     if (a == ALL && b == ALL)
         return ALL;
     head = kind(p, b) == FX_RE_K_CAT ? node(p, b)->a : b;
@@ -966,12 +984,36 @@ static fx_hash128 blend(fx_hash128 a, fx_hash128 b, uint64_t seed)
     return fx_hash128_of(both, sizeof(both), seed);
 }
 
+static bool print_of(fx_re_pool *p, fx_re a, fx_hash128 *out);
+
+static bool is_printed(const fx_re_pool *p, fx_re a) { return p->prints.at[a].lo | p->prints.at[a].hi; }
+
+/* Of a concatenation: from its last part on, without recursion. */
+static bool print_cat(fx_re_pool *p, fx_re a, fx_hash128 *out)
+{
+    size_t bottom = p->spine.n;
+    fx_hash128 kid;
+    bool ok = true;
+
+    for (; ok && kind(p, a) == FX_RE_K_CAT && !is_printed(p, a); a = node(p, a)->b)
+        ok = FX_VEC_PUSH(&p->spine, p->mem, a);
+    ok = ok && print_of(p, a, out);
+    while (ok && p->spine.n > bottom) {
+        a = p->spine.at[--p->spine.n];
+        ok = print_of(p, node(p, a)->a, &kid);
+        *out = blend(kid, *out, 1);
+        p->prints.at[a] = *out = blend(*out, *out, 16 + FX_RE_K_CAT);
+    }
+    p->spine.n = bottom;
+    return ok;
+}
+
 static bool print_of(fx_re_pool *p, fx_re a, fx_hash128 *out)
 {
     const fx_re_node *n = node(p, a);
     fx_hash128 h = { n->b, n->c }, kid;
 
-    if (p->prints.at[a].lo | p->prints.at[a].hi) {
+    if (is_printed(p, a)) {
         *out = p->prints.at[a];
         return true;
     }
@@ -983,10 +1025,7 @@ static bool print_of(fx_re_pool *p, fx_re a, fx_hash128 *out)
         h = fx_hash128_of(&p->sets.at[n->a], sizeof(fx_re_set), 0);
         break;
     case FX_RE_K_CAT:
-        if (!print_of(p, n->a, &kid) || !print_of(p, n->b, &h))
-            return false;
-        h = blend(kid, h, 1);
-        break;
+        return print_cat(p, a, out);
     case FX_RE_K_ALT:
     case FX_RE_K_AND:                       /* ids differ from pool to pool: a sum knows no order */
         h = (fx_hash128){ 0, 0 };

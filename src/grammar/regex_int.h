@@ -53,6 +53,7 @@ struct fx_re_pool {
     FX_VEC(fx_re_set) sets;
     FX_VEC(fx_re_machine_ref) machines;
     FX_VEC(uint32_t) stack;     /* scratch: kids being collected, from the bottom up */
+    FX_VEC(uint32_t) spine;     /* scratch: the parts of a concatenation, which may be as long as any text */
     FX_VEC(fx_hash128) prints;  /* fingerprints, as far as asked for; zero: not yet */
     FX_VEC(uint32_t) marks;     /* by node: the search that saw it last */
     uint32_t mark;

@@ -283,6 +283,24 @@ TEST(limits)
     fx_re_pool_free(p);
 }
 
+/* Texts as long as a request's body take no stack. */
+TEST(long_texts)
+{
+    enum { N = 600000 };
+    fx_re_pool *p = fx_re_pool_new(&fx_mem_libc, 0);
+    char *text = malloc(N);
+    fx_hash128 print;
+    fx_re re;
+
+    memset(text, 'c', N);
+    re = fx_re_literal(p, fx_str_n(text, N));
+    CHECK(re != FX_RE_FAIL && fx_re_fingerprint(p, re, &print));
+    re = fx_re_cat(p, re, fx_re_literal(p, FX_STR("d")));
+    CHECK(re != FX_RE_FAIL ? fx_re_is_none(p, re, 10) == FX_NO && fx_re_fingerprint(p, re, &print) : fx_re_pool_failed(p));
+    free(text);
+    fx_re_pool_free(p);
+}
+
 TEST(fingerprints_are_the_same_in_any_pool)
 {
     fx_re_pool *p = fx_re_pool_new(&fx_mem_libc, 0), *q = fx_re_pool_new(&fx_mem_libc, 0);
