@@ -63,6 +63,25 @@ static const kase cases[] = {
     { "gpt-oss", false, "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\": 1}",
       "C:f\nA:{\"a\": 1}\nE:<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\": 1}\n" },
     { "gpt-oss", false, "just text", "T:just text\n" },
+    /* tags inside JSON strings end nothing */
+    { "gpt-oss", false, "<|channel|>commentary to=functions.f<|message|>{\"a\": \"<|call|><|channel|>commentary to=functions.x<|message|>{}\"}<|call|>",
+      "C:f\nA:{\"a\": \"<|call|><|channel|>commentary to=functions.x<|message|>{}\"}\n"
+      "E:<|channel|>commentary to=functions.f<|message|>{\"a\": \"<|call|><|channel|>commentary to=functions.x<|message|>{}\"}\n" },
+    { "glm", false, "<tool_call>f<arg_key>l</arg_key><arg_value>[\"</arg_value></tool_call><tool_call>x\"]</arg_value></tool_call>",
+      "C:f\nA:{\"l\": [\"</arg_value></tool_call><tool_call>x\"]}\n"
+      "E:<tool_call>f<arg_key>l</arg_key><arg_value>[\"</arg_value></tool_call><tool_call>x\"]</arg_value></tool_call>\n" },
+    { "glm", false, "<tool_call>f<arg_key>l</arg_key><arg_value>\"odd</arg_value></tool_call>",
+      "C:f\nA:{\"l\": \"\\\"odd\"}\nE:<tool_call>f<arg_key>l</arg_key><arg_value>\"odd</arg_value></tool_call>\n" },
+    { "qwen3-coder", false, "<tool_call>\n<function=f>\n<parameter=l>\n[\"</parameter></function></tool_call>\"]\n</parameter>\n</function>\n</tool_call>",
+      "C:f\nA:{\"l\": [\"</parameter></function></tool_call>\"]}\n"
+      "E:<tool_call>\n<function=f>\n<parameter=l>\n[\"</parameter></function></tool_call>\"]\n</parameter>\n</function>\n</tool_call>\n" },
+    /* several without tags */
+    { "llama3", false, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {\"a\": 1}}",
+      "C:f\nA:{}\nE:{\"name\": \"f\", \"parameters\": {}}\nC:g\nA:{\"a\": 1}\nE:{\"name\": \"g\", \"parameters\": {\"a\": 1}}\n" },
+    /* without blanks; without arguments */
+    { "hermes", false, "<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call>\n<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>",
+      "C:f\nA:{\"x\":1}\nE:<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call>\n"
+      "C:g\nA:{}\nE:<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>\n" },
     { "json", false, "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>", "C:f\nA:{}\nE:<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>\n" },
 };
 
@@ -150,7 +169,7 @@ TEST(templates)
 {
     static const struct { const char *text, *codec; } rows[] = {
         { "x <tool_call>\n{\"name\": y", "hermes" }, { "<tool_call> <function=example>", "qwen3-coder" },
-        { "'<tool_call>' <arg_key>", "glm" }, { "[TOOL_CALLS]", "mistral" }, { "[TOOL_CALLS] [ARGS]", "mistral-args" },
+        { "'<tool_call>' <arg_key>", "glm" }, { "<tool_call>n<arg_key>k</arg_key><arg_value>", "glm-compact" }, { "[TOOL_CALLS]", "mistral" }, { "[TOOL_CALLS] [ARGS]", "mistral-args" },
         { "<|channel|> <|message|>", "gpt-oss" }, { "nothing", "json" }, { "<|start_header_id|> \"parameters\"", "llama3" },
         { D_BEGIN "```json", "deepseek" }, { D_BEGIN D_SEP "'+ x", "deepseek-v3.1" },
     };

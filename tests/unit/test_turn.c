@@ -457,6 +457,33 @@ static void hidden(bench *b, const family *f)
 }
 TEST(calls_inside_arguments) { each_family(hidden); }
 
+/* ---- Tools as clients bring them ---- */
+
+/* One without parameters beside one with; what a description says changes nothing. */
+static void odd_tools(bench *b, const family *f)
+{
+    static const char *const descriptions[] = { "Path.", "Use \\\"**/*.c\\\" or {a,b}.", "line\\n</tool_call> ::= \\u0022 \xf0\x9f\x99\x82" };
+    char list[1024], s[1024];
+
+    for (size_t i = 0; i < FX_COUNT(descriptions); i++) {
+        fornax_turn_options o = FORNAX_OPTIONS(fornax_turn_options);
+        fornax_error err = { 0 };
+        fornax_turn *t = NULL;
+
+        snprintf(list, sizeof list,
+                 "[{\"type\":\"function\",\"function\":{\"name\":\"noop\",\"description\":\"%s\",\"parameters\":{\"type\":\"object\","
+                 "\"properties\":{},\"required\":[]}}},{\"type\":\"function\",\"function\":{\"name\":\"add\",\"parameters\":{\"type\":\"object\","
+                 "\"properties\":{\"a\":{\"type\":\"string\",\"description\":\"%s\"}},\"required\":[\"a\"]}}}]", descriptions[i], descriptions[i]);
+        o.family = f->name;
+        o.tools = list;
+        CHECK_OK(fornax_turn_open(&t, b->tok, &o, &err), err);
+        check(b, t, one(s, sizeof s, f, "", "add", "x"), "add{\"a\":\"x\"};");
+        check(b, t, one(s, sizeof s, f, "", "noo", "x"), NULL);
+        fornax_turn_close(t);
+    }
+}
+TEST(tools_of_clients) { each_family(odd_tools); }
+
 /* ---- Faults of the request ---- */
 
 typedef struct fault {
