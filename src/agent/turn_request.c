@@ -101,12 +101,29 @@ static fx_status check_tool(const json_t *tools, size_t i, fx_error *err)
     return FORNAX_OK;
 }
 
+/* Without a list that can be read, nothing would be closed. */
+static fx_status check_allowed(const json_t *choice, fx_error *err)
+{
+    const char *type = json_string_value(json_object_get(choice, "type"));
+    const json_t *a = json_object_get(choice, "allowed_tools"), *mode = json_object_get(a ? a : choice, "mode");
+    const char *word = json_string_value(mode);
+
+    if (!type || strcmp(type, "allowed_tools") != 0)
+        return FORNAX_OK;
+    if (!json_is_array(allowed_list(choice)))
+        return fx_fail_param(err, FORNAX_EARG, "tool_choice", "tool_choice: allowed_tools needs a list of tools");
+    if (mode && !(word && (strcmp(word, "auto") == 0 || strcmp(word, "required") == 0)))
+        return fx_fail_param(err, FORNAX_EARG, "tool_choice", "tool_choice: expected the mode \"auto\" or \"required\"");
+    return FORNAX_OK;
+}
+
 fx_status fx_turn_check(const json_t *tools, const json_t *choice, fx_error *err)
 {
     static const char *const modes[] = { "auto", "none", "required", "function" };
     const char *mode = fx_turn_mode(choice);
     bool known = false, any = false;
 
+    FX_TRY(check_allowed(choice, err));
     if (tools && !json_is_null(tools) && !json_is_array(tools))
         return fx_fail_param(err, FORNAX_EARG, "tools", "tools: expected a list");
     for (size_t i = 0; i < json_array_size(tools); i++) {
