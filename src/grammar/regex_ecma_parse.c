@@ -29,7 +29,12 @@ static fx_status bad(const reader *r, fx_status st, size_t at, const char *what)
     return fx_fail(r->err, st, "pattern, offset %zu: %s", at, what);
 }
 
-static fx_status nomem(const reader *r) { return fx_nomem(r->err, "a pattern"); }
+static fx_status nomem(const reader *r)
+{
+    if (r->atoms > ATOMS_MAX)
+        return fx_fail(r->err, FORNAX_EUNSUP, "pattern: more than %d parts", ATOMS_MAX);
+    return fx_nomem(r->err, "a pattern");
+}
 
 static int peek(const reader *r, size_t ahead)
 {

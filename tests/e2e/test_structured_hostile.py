@@ -37,6 +37,7 @@ LARGE = {
     "ambiguous": ({"regex": "(a|aa|aaa){1,1000}(b|bb){1,1000}(.*x.{30}){3}"}, None),
     "long texts": ({"choice": ["c" * 500000, "d" * 500000]}, None), "many texts": ({"choice": [f"c{i}" for i in range(20000)]}, None),
     "rules": ({"grammar": "root ::= a0\n" + "".join(f'a{i} ::= a{i + 1} a{i + 1} | "x"\n' for i in range(300)) + 'a300 ::= "y"\n'}, None),
+    "long pattern": (schema({"pattern": "a" * 1000000}), "response_format.json_schema.schema#/pattern"), "long regex": ({"regex": "(a|b)" * 200000}, "regex"),
     "brackets": ({"grammar": "root ::= " + "(" * 20000 + '"a"' + ")" * 20000}, "grammar"),
     "members": (schema({"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(5000)},
                         "required": [f"p{i}" for i in range(5000)]}), None),
