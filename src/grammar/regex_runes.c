@@ -243,7 +243,8 @@ fx_re fx_re_runes(fx_re_pool *p, fx_spell s, const fx_rune_range *r, size_t n)
         p->failed = true;
         return FX_RE_FAIL;
     }
-    memcpy(own, r, n * sizeof(*own));
+    if (n)
+        memcpy(own, r, n * sizeof(*own));
     n = tidy(own, n);
     n = take_out(own, n, 0xd800, 0xdfff);
     out = spell(p, s, own, n);

@@ -47,6 +47,7 @@ TEST(gbnf)
     check("root ::= [^a-y\\n] . [\\]-] \"\\u00e9\"", "z1]\xc3\xa9\1\xc3\xa9\xc3\xa9-\xc3\xa9\1", "a1]\xc3\xa9\1z1a\xc3\xa9\1");
     check("root ::= \"(\" root \")\" | \"a\"", "a\1(a)\1((a))\1", "(a\1()\1");
     check("root ::= x{,2} y{2} z{1,}\nx ::= \"x\"\ny ::= \"y\"\nz ::= \"z\"", "yyz\1xxyyzz\1", "xxxyyz\1yz\1yy\1");
+    check("root ::= [] | \"a\"", "a\1", "\1b\1");          /* an empty class */
     check("root ::= a?\na ::= \"foo\"", "\1foo\1", "fo\1");
     check("root ::= \"a\" %json {\"type\": \"array\", \"items\": {\"type\": \"boolean\"}} \"b\"", "a[true]b\1a[]b\1", "a[1]b\1ab\1");
 }
