@@ -104,13 +104,15 @@ def build(folder, *options):
     return True
 
 
-def unit_tests(folder, label, env=None, timeout=600, only_public=False):
-    """Runs the unit tests; with only_public those that open a context and so obey FORNAX_CPU
-    (the tests of kernels go through all levels by themselves)."""
-    sources = sorted((ROOT / "tests").glob("*/test_*.c"))
-    if only_public:
-        sources = [p for p in sources if re.search(r'"fornax\.h"|FORNAX_CPU', p.read_text())]
-    names = [p.stem for p in sources]
+# Tests that open a context and so obey FORNAX_CPU (those of kernels go through all levels by themselves),
+# and tests that have threads.
+PUBLIC = r'"fornax\.h"|FORNAX_CPU'
+THREADED = r'"fornax\.h"|pthread|fx_pool'
+
+
+def unit_tests(folder, label, env=None, timeout=600, which=""):
+    """Runs the unit tests whose source matches."""
+    names = [p.stem for p in sorted((ROOT / "tests").glob("*/test_*.c")) if re.search(which, p.read_text())]
 
     def one(name):
         start = time.time()
@@ -160,7 +162,7 @@ def step_unit(args):
         env = {"FORNAX_CPU": level}
         if level == best or args.long:
             env["FORNAX_MODEL"] = model
-        unit_tests("build", level, env, only_public=level != best and not args.long)
+        unit_tests("build", level, env, which="" if level == best or args.long else PUBLIC)
 
 
 def step_tree(args):
@@ -177,7 +179,7 @@ def step_asan(args):
 
 def step_tsan(args):
     if build("build-tsan", "-DCMAKE_BUILD_TYPE=Debug", "-DFORNAX_SANITIZE=thread", "-DFORNAX_FUZZ=OFF"):
-        unit_tests("build-tsan", "tsan", SANITIZER_ENV, 1800)
+        unit_tests("build-tsan", "tsan", SANITIZER_ENV, 1800, THREADED)
 
 
 def step_e2e(args):
