@@ -8,6 +8,7 @@
 
 #define WORK_MAX 100000         /* items of one closure */
 #define THREADS_MAX 10000       /* of one place */
+#define JOINS_MAX 2000          /* frames put together for one place; beyond, unions stay as they are */
 
 /* ---- Interning ------------------------------------------------------------------------------ */
 
@@ -98,7 +99,7 @@ static bool alike(const fx_run *r, uint32_t x, uint32_t y)
 {
     const fx_frame *f = &r->frames.at[x], *g = &r->frames.at[y];
 
-    return x != FX_FRAME_END && y != FX_FRAME_END && f->node != FX_FRAME_UNION && f->node == g->node &&
+    return r->n_joins < JOINS_MAX && x != FX_FRAME_END && y != FX_FRAME_END && f->node != FX_FRAME_UNION && f->node == g->node &&
            f->phase == g->phase && !memcmp(f->r, g->r, sizeof(f->r));
 }
 
@@ -122,6 +123,7 @@ static uint32_t join_alike(fx_run *r, uint32_t x, uint32_t y)
 {
     fx_frame f = r->frames.at[x];
 
+    r->n_joins++;
     f.parent = join(r, f.parent, r->frames.at[y].parent);
     return f.parent == UINT32_MAX ? UINT32_MAX : fx_frame_intern(r, f);
 }
@@ -264,6 +266,7 @@ fx_place fx_place_intern(fx_run *r, size_t bottom, uint32_t flags)
     fx_set s = { .flags = flags };
     size_t at, n;
 
+    r->n_joins = 0;
     r->scratch.n = bottom + sort_threads(r->scratch.at + bottom, r->scratch.n - bottom);
     if (r->failed || (r->sets.n * 2 >= r->set_cap && !grow_sets(r)) || !merge_threads(r, bottom)) {
         r->scratch.n = bottom;

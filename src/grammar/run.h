@@ -104,6 +104,7 @@ struct fx_run {
     fx_visit *visited;          /* items of closures, open addressing; only those of the current one count */
     size_t visited_cap;
     uint64_t closure;           /* the current one */
+    uint32_t n_joins;           /* frames put together for the place being made */
     uint64_t *view;             /* room for a subset of the largest object's names */
     size_t view_words;
     struct fx_used *used;       /* used.c */
