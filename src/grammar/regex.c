@@ -1001,6 +1001,8 @@ static bool print_cat(fx_re_pool *p, fx_re a, fx_hash128 *out)
     while (ok && p->spine.n > bottom) {
         a = p->spine.at[--p->spine.n];
         ok = print_of(p, node(p, a)->a, &kid);
+        if (!ok)
+            break;                       /* a machine in it: it has no fingerprint */
         *out = blend(kid, *out, 1);
         p->prints.at[a] = *out = blend(*out, *out, 16 + FX_RE_K_CAT);
     }
