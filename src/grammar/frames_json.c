@@ -79,7 +79,7 @@ static fx_re free_name(closure *c, const fx_gobject *o, const fx_frame *f, size_
     used = fx_used_names(c->r->used, p, f->r[2] & ~FX_PENDING);
     if (used != FX_RE_NONE)
         name = fx_re_and(p, name, fx_re_not(p, used));
-    if (used != FX_RE_NONE && fx_re_is_none(p, name, 20000) != FX_NO)
+    if (used != FX_RE_NONE && fx_re_is_none(p, name, 1500) != FX_NO)
         return FX_RE_NONE;
     return fx_re_cat(p, quote, fx_re_cat(p, name, quote));
 }
@@ -267,9 +267,9 @@ static void offer_new_items(closure *c, const fx_garray *a, const fx_frame *f)
         if ((t->re & FX_THREAD_TOKEN) || (t->frame != below[0] && t->frame != below[1]))
             continue;
         t->re = fx_re_and(r->pool, t->re, fx_re_not(r->pool, used));
-        if (t->re == FX_RE_FAIL || fx_re_is_none(r->pool, t->re, 20000) == FX_UNKNOWN)
+        if (t->re == FX_RE_FAIL || fx_re_is_none(r->pool, t->re, 1500) == FX_UNKNOWN)
             r->failed = true;
-        else if (fx_re_is_none(r->pool, t->re, 20000) == FX_YES)
+        else if (fx_re_is_none(r->pool, t->re, 1500) == FX_YES)
             r->scratch.at[i--] = r->scratch.at[--r->scratch.n];
     }
 }

@@ -5,7 +5,7 @@
 #include "grammar/gram_int.h"
 #include "grammar/regex_int.h"
 
-#define EMPTINESS_BUDGET 20000          /* states looked at to see whether an expression is empty */
+#define EMPTINESS_BUDGET 1500           /* states looked at to see whether an expression is empty */
 
 #define WORK_MAX 20000000u              /* nodes looked at to see which can match */
 
