@@ -272,7 +272,7 @@ typedef struct fornax_grammar_options {
     const fornax_tokenizer *tokenizer;   /* whose special tokens "ebnf" may name, or NULL       */
 } fornax_grammar_options;
 
-FORNAX_API fornax_status fornax_grammar_new(fornax_grammar **out, fornax_context *ctx, const char *source, size_t n,
+FORNAX_API fornax_status fornax_grammar_open(fornax_grammar **out, fornax_context *ctx, const char *source, size_t n,
                                             const fornax_grammar_options *opt, fornax_error *err);
 FORNAX_API const char *fornax_grammar_warnings(const fornax_grammar *g);    /* lines; "" if there are none */
 FORNAX_API size_t fornax_grammar_bytes(const fornax_grammar *g);            /* memory, with states made so far */
@@ -285,16 +285,16 @@ typedef struct fornax_token {
     size_t n;
     int special;              /* a control token: no text matches it */
 } fornax_token;
-FORNAX_API fornax_status fornax_vocabulary_new(fornax_vocabulary **out, fornax_context *ctx, const fornax_tokenizer *tok,
+FORNAX_API fornax_status fornax_vocabulary_open(fornax_vocabulary **out, fornax_context *ctx, const fornax_tokenizer *tok,
                                                fornax_error *err);
-FORNAX_API fornax_status fornax_vocabulary_of(fornax_vocabulary **out, fornax_context *ctx, const fornax_token *tokens,
+FORNAX_API fornax_status fornax_vocabulary_open_tokens(fornax_vocabulary **out, fornax_context *ctx, const fornax_token *tokens,
                                               size_t n, const int32_t *eos, size_t n_eos, fornax_error *err);
 FORNAX_API size_t fornax_vocabulary_words(const fornax_vocabulary *v);      /* 32-bit words in a mask */
 FORNAX_API void fornax_vocabulary_close(fornax_vocabulary *v);
 
 /* One sequence's place in a grammar; one thread at a time. */
 typedef struct fornax_matcher fornax_matcher;
-FORNAX_API fornax_status fornax_matcher_new(fornax_matcher **out, fornax_grammar *g, fornax_vocabulary *v,
+FORNAX_API fornax_status fornax_matcher_open(fornax_matcher **out, fornax_grammar *g, fornax_vocabulary *v,
                                             fornax_error *err);
 FORNAX_API fornax_status fornax_matcher_copy(fornax_matcher **out, const fornax_matcher *m, fornax_error *err);
 FORNAX_API void fornax_matcher_close(fornax_matcher *m);
@@ -517,7 +517,7 @@ FORNAX_API fornax_status fornax_adapter_evaluate(fornax_adapter *adapter, const 
 /* Which tools a reply may call, and with which arguments, judged from the conversation: rules in JSON (docs/gates.md).
  * Immutable; any thread. FORNAX_EFORMAT: err->param is a JSON pointer to the rule at fault. */
 typedef struct fornax_policy fornax_policy;
-FORNAX_API fornax_status fornax_policy_new(fornax_policy **out, fornax_context *ctx, const char *json, size_t n, fornax_error *err);
+FORNAX_API fornax_status fornax_policy_open(fornax_policy **out, fornax_context *ctx, const char *json, size_t n, fornax_error *err);
 FORNAX_API void fornax_policy_close(fornax_policy *policy);      /* turns opened with it stay usable */
 
 /* What one reply may be: the request's tools in the form of the model's family (found from its chat template), the
@@ -529,7 +529,7 @@ typedef struct fornax_turn_options {
     const char *tools;          /* JSON list in OpenAI's form, or NULL                                */
     const char *tool_choice;    /* JSON: "auto", "none", "required", a function, allowed_tools; NULL: "auto" */
     int single_call;            /* 1: at most one call                                                */
-    const char *format;         /* what text is held to: a source for fornax_grammar_new; NULL: nothing */
+    const char *format;         /* what text is held to: a source for fornax_grammar_open; NULL: nothing */
     size_t format_n;
     const fornax_grammar_options *format_options;
     const char *prompt;         /* the rendered prompt, whose end may have opened a thought; or NULL  */

@@ -358,7 +358,7 @@ static fx_status build_source(void *user, fx_gnode *root, fx_gram_builder *b, fx
     return fx_api_source_build(user, root, b, warnings, err);
 }
 
-fornax_status fornax_grammar_new(fornax_grammar **out, fornax_context *ctx, const char *text, size_t n,
+fornax_status fornax_grammar_open(fornax_grammar **out, fornax_context *ctx, const char *text, size_t n,
                                  const fornax_grammar_options *opt, fornax_error *err)
 {
     fx_gram_limits limits = { 0 };
@@ -418,7 +418,7 @@ static fx_status new_vocabulary(fornax_vocabulary **out, fornax_context *ctx, co
     return FORNAX_OK;
 }
 
-fornax_status fornax_vocabulary_new(fornax_vocabulary **out, fornax_context *ctx, const fornax_tokenizer *tok,
+fornax_status fornax_vocabulary_open(fornax_vocabulary **out, fornax_context *ctx, const fornax_tokenizer *tok,
                                     fornax_error *err)
 {
     FX_API_NEED(out);
@@ -433,7 +433,7 @@ fornax_status fornax_vocabulary_new(fornax_vocabulary **out, fornax_context *ctx
                                                        .n_eos = tok->n_eos }, err);
 }
 
-fornax_status fornax_vocabulary_of(fornax_vocabulary **out, fornax_context *ctx, const fornax_token *tokens, size_t n,
+fornax_status fornax_vocabulary_open_tokens(fornax_vocabulary **out, fornax_context *ctx, const fornax_token *tokens, size_t n,
                                    const int32_t *eos, size_t n_eos, fornax_error *err)
 {
     FX_API_NEED(out);
@@ -500,7 +500,7 @@ static fx_status wrap(fornax_matcher **out, fornax_context *ctx, fx_matcher *m, 
     return FORNAX_OK;
 }
 
-fornax_status fornax_matcher_new(fornax_matcher **out, fornax_grammar *g, fornax_vocabulary *v, fornax_error *err)
+fornax_status fornax_matcher_open(fornax_matcher **out, fornax_grammar *g, fornax_vocabulary *v, fornax_error *err)
 {
     fx_matcher *m;
 

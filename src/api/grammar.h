@@ -23,7 +23,7 @@ typedef fx_status (*fx_grammar_build_fn)(void *user, fx_gnode *root, fx_gram_bui
 fx_status fx_api_grammar(fornax_grammar **out, fornax_context *ctx, fx_buf *key, const fx_gram_limits *limits,
                          fx_grammar_build_fn fn, void *user, fx_error *err);
 
-/* A source as fornax_grammar_new takes it. */
+/* A source as fornax_grammar_open takes it. */
 typedef struct fx_grammar_source {
     fx_str text;
     fornax_grammar_options o;        /* whole */

@@ -229,7 +229,7 @@ void fornax_turn_close(fornax_turn *turn)
 
 /* ---- Policies ---- */
 
-fornax_status fornax_policy_new(fornax_policy **out, fornax_context *ctx, const char *json, size_t n, fornax_error *err)
+fornax_status fornax_policy_open(fornax_policy **out, fornax_context *ctx, const char *json, size_t n, fornax_error *err)
 {
     fornax_policy *p;
     fx_status st;

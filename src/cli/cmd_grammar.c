@@ -168,7 +168,7 @@ static fornax_status vocabulary_of_file(fornax_vocabulary **v, fornax_context *c
     fx_buf_init(&f.bytes, &fx_mem_libc);
     fx_format(err->text, sizeof err->text, "%s: expected a JSON header and lines of id, bytes and flag", path);
     if (fx_cli_read(&text, path) && read_tokens(&f, fx_buf_view(&text)))
-        st = fornax_vocabulary_of(v, ctx, f.tokens.at, f.tokens.n, f.eos.at, f.eos.n, err);
+        st = fornax_vocabulary_open_tokens(v, ctx, f.tokens.at, f.tokens.n, f.eos.at, f.eos.n, err);
     FX_VEC_FREE(&f.tokens, &fx_mem_libc);
     FX_VEC_FREE(&f.eos, &fx_mem_libc);
     fx_buf_done(&f.bytes);
@@ -188,13 +188,13 @@ static fornax_status open_vocabulary(fornax_vocabulary **v, fornax_tokenizer **t
         return vocabulary_of_file(v, ctx, path, err);
     if (path) {
         st = fornax_tokenizer_open(tok, ctx, path, err);
-        return st == FORNAX_OK ? fornax_vocabulary_new(v, ctx, *tok, err) : st;
+        return st == FORNAX_OK ? fornax_vocabulary_open(v, ctx, *tok, err) : st;
     }
     for (int i = 0; i < 256; i++) {
         all[i] = (char)i;
         bytes[i] = (fornax_token){ &all[i], 1, 0 };
     }
-    return fornax_vocabulary_of(v, ctx, bytes, 256, NULL, 0, err);
+    return fornax_vocabulary_open_tokens(v, ctx, bytes, 256, NULL, 0, err);
 }
 
 /* ---- Walking -------------------------------------------------------------------------------------- */
@@ -308,7 +308,7 @@ static void check_instance(checker *c, fornax_grammar *g, fx_str line)
     bool accept = false;
 
     c->mask_ns.n = c->commit_ns.n = 0;
-    if (ids.p && fornax_matcher_new(&m, g, c->v, &err) == FORNAX_OK)
+    if (ids.p && fornax_matcher_open(&m, g, c->v, &err) == FORNAX_OK)
         accept = walk(c, m, ids, &fail_at, &err);
     fornax_matcher_close(m);
     fx_buf_printf(&c->out, "{\"i\":%.*s,\"accept\":%s,\"fail_at\":", i.p ? (int)i.n : 4, i.p ? i.p : "null",
@@ -349,7 +349,7 @@ static fornax_grammar *compile(checker *c, fx_str source)
     fornax_grammar *g = NULL;
     fornax_error err = { 0 };
 
-    fornax_grammar_new(&g, c->ctx, source.p, source.n, &o, &err);
+    fornax_grammar_open(&g, c->ctx, source.p, source.n, &o, &err);
     t = now(CLOCK_PROCESS_CPUTIME_ID) - t;
     fx_buf_printf(&c->out, "\"compile\":\"%s\",\"compile_ns\":%lld", g ? "ok" : "error", (long long)t);
     if (!g) {
@@ -460,7 +460,7 @@ static bool judge_file(checker *c, fornax_grammar *g, const char *path)
     bool ok;
 
     fx_buf_init(&text, &fx_mem_libc);
-    ok = fx_cli_read(&text, path) && fornax_matcher_new(&m, g, c->v, &err) == FORNAX_OK;
+    ok = fx_cli_read(&text, path) && fornax_matcher_open(&m, g, c->v, &err) == FORNAX_OK;
     while (ok && text.n && strchr(" \t\r\n", text.p[text.n - 1]))          /* an editor's last newline */
         text.n--;
     while (ok && i < text.n && fornax_matcher_accept_text(m, text.p + i, 1, &err) == FORNAX_OK)
@@ -486,7 +486,7 @@ static int for_people(checker *c, fx_str source, int n, char **paths)
     int64_t t = now(CLOCK_PROCESS_CPUTIME_ID);
     bool ok = true;
 
-    if (fornax_grammar_new(&g, c->ctx, source.p, source.n, &o, &err) != FORNAX_OK) {
+    if (fornax_grammar_open(&g, c->ctx, source.p, source.n, &o, &err) != FORNAX_OK) {
         fprintf(stderr, "fornax grammar: %s%s%s\n", err.param, err.param[0] ? ": " : "", err.text);
         return FX_EXIT_FAILED;
     }

@@ -126,7 +126,7 @@ static fornax_status read_policy(fornax_policy **out, fornax_context *ctx, const
     fx_buf_init(&text, &fx_mem_libc);
     st = fx_file_read(&text, path, 1 << 24, err);
     if (st == FORNAX_OK)
-        st = fornax_policy_new(out, ctx, fx_buf_view(&text).p, text.n, err);
+        st = fornax_policy_open(out, ctx, fx_buf_view(&text).p, text.n, err);
     fx_buf_done(&text);
     return st;
 }

@@ -39,7 +39,7 @@ static fornax_status compile(fornax_grammar **out, fornax_context *ctx, const so
     fornax_error why = { 0 };
 
     o.kind = s->kind;
-    if (fornax_grammar_new(out, ctx, text.p, text.n, &o, &why) != FORNAX_OK)
+    if (fornax_grammar_open(out, ctx, text.p, text.n, &o, &why) != FORNAX_OK)
         return fx_fail(err, why.status, "--%s: %s", s->option, why.text);
     fputs(fornax_grammar_warnings(*out), stderr);
     return FORNAX_OK;

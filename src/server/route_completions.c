@@ -90,7 +90,7 @@ static fx_status hold(fx_gen *g, const fx_http *h, const fx_gen_body *b, fx_erro
     fx_status st = fx_wanted_read(&format, b, err);
 
     if (st == FORNAX_OK && format.on) {
-        st = fornax_grammar_new(&grammar, fornax_model_context(h->model), format.text, format.n, &format.o, err);
+        st = fornax_grammar_open(&grammar, fornax_model_context(h->model), format.text, format.n, &format.o, err);
         if (st != FORNAX_OK)
             fx_wanted_fault(&format, err);
         else

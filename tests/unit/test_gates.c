@@ -97,8 +97,8 @@ static void begin(bench *b)
 
     CHECK_OK(fornax_context_open(&b->ctx, NULL, &err), err);
     CHECK_OK(fornax_tokenizer_open(&b->tok, b->ctx, SMOL, &err), err);
-    CHECK_OK(fornax_policy_new(&b->policy, b->ctx, policy_text, SIZE_MAX, &err), err);
-    CHECK_OK(fornax_vocabulary_new(&b->vocab, b->ctx, b->tok, &err), err);
+    CHECK_OK(fornax_policy_open(&b->policy, b->ctx, policy_text, SIZE_MAX, &err), err);
+    CHECK_OK(fornax_vocabulary_open(&b->vocab, b->ctx, b->tok, &err), err);
 }
 
 static void finish(bench *b)
@@ -177,7 +177,7 @@ static bool takes(bench *b, const fornax_turn *t, const char *text)
     fornax_matcher *m = NULL;
     bool ok;
 
-    CHECK_OK(fornax_matcher_new(&m, (fornax_grammar *)(uintptr_t)fornax_turn_grammar(t), b->vocab, &err), err);
+    CHECK_OK(fornax_matcher_open(&m, (fornax_grammar *)(uintptr_t)fornax_turn_grammar(t), b->vocab, &err), err);
     ok = fornax_matcher_accept_text(m, text, strlen(text), &err) == FORNAX_OK && fornax_matcher_can_end(m);
     fornax_matcher_close(m);
     return ok;
@@ -246,7 +246,7 @@ TEST(numbers)
     fornax_error err = { 0 };
 
     begin(&b);
-    CHECK_OK(fornax_policy_new(&p, b.ctx, text, SIZE_MAX, &err), err);
+    CHECK_OK(fornax_policy_open(&p, b.ctx, text, SIZE_MAX, &err), err);
     for (size_t i = 0; i < FX_COUNT(said); i++) {
         fornax_turn *t = NULL;
 
@@ -324,7 +324,7 @@ TEST(faults)
         fornax_policy *p = NULL;
         fornax_error err = { 0 };
 
-        if (fornax_policy_new(&p, b.ctx, rows[i][0], SIZE_MAX, &err) != FORNAX_EFORMAT || strcmp(err.param, rows[i][1]) != 0)
+        if (fornax_policy_open(&p, b.ctx, rows[i][0], SIZE_MAX, &err) != FORNAX_EFORMAT || strcmp(err.param, rows[i][1]) != 0)
             FXTEST_FAIL("%s: param '%s', %s", rows[i][0], err.param, err.text);
     }
     finish(&b);

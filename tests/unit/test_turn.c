@@ -112,7 +112,7 @@ static void begin(bench *b, bool special)
     CHECK_OK(fornax_tokenizer_open(&b->tok, b->ctx, special ? path : SMOL, &err), err);
     if (special)
         unlink(path);
-    CHECK_OK(fornax_vocabulary_new(&b->vocab, b->ctx, b->tok, &err), err);
+    CHECK_OK(fornax_vocabulary_open(&b->vocab, b->ctx, b->tok, &err), err);
 }
 
 static void finish(bench *b)
@@ -149,7 +149,7 @@ static bool takes(bench *b, const fornax_turn *t, const char *text)
     size_t n = 0;
     bool ok, by_bytes;
 
-    CHECK_OK(fornax_matcher_new(&m, (fornax_grammar *)(uintptr_t)fornax_turn_grammar(t), b->vocab, &err), err);
+    CHECK_OK(fornax_matcher_open(&m, (fornax_grammar *)(uintptr_t)fornax_turn_grammar(t), b->vocab, &err), err);
     CHECK_OK(fornax_matcher_copy(&bytes, m, &err), err);
     CHECK_OK(fornax_tokenize(b->tok, text, strlen(text), FORNAX_TOKENIZE_SPECIAL, ids, FX_COUNT(ids), &n, &err), err);
     ok = n <= FX_COUNT(ids);
@@ -342,7 +342,7 @@ static void nothing_begins(bench *b, const family *f)
     fornax_turn *t = NULL;
     char s[2048], said[256];
 
-    CHECK_OK(fornax_policy_new(&policy, b->ctx, policy_text, SIZE_MAX, &err), err);
+    CHECK_OK(fornax_policy_open(&policy, b->ctx, policy_text, SIZE_MAX, &err), err);
     o.family = f->name;
     o.tools = tools;
     o.policy = policy;
