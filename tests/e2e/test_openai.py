@@ -402,7 +402,7 @@ BAD_CHAT = [
     ({"stream_options": {"include_usage": True}}, "stream_options"), ({"stream": True, "stream_options": 1}, "stream_options"),
     ({"stream": True, "stream_options": {"what": 1}}, "stream_options"),
     ({"response_format": {"type": "yaml"}}, "response_format"), ({"model": 5}, "model"), ({"not_a_field": 1}, "not_a_field"),
-    ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools"), ({"tool_choice": "required"}, "tool_choice"),
+    ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0].function.name"), ({"tool_choice": "required"}, "tool_choice"),
     ({"functions": [{"name": "f"}]}, "functions"), ({"reasoning_effort": "high"}, "reasoning_effort"), ({"top_k": 1.5}, "top_k"),
     ({"top_k": -2}, "top_k"), ({"min_p": 2}, "min_p"), ({"repetition_penalty": 0}, "repetition_penalty"),
     ({"min_tokens": -1}, "min_tokens"), ({"min_tokens": 9, "max_tokens": 3}, "min_tokens"), ({"stop_token_ids": [-1]}, "stop_token_ids"),
