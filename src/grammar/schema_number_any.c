@@ -66,6 +66,32 @@ bool fx_num_exponent_alive(unsigned phase, bool minus, int64_t e, int64_t lo, in
     return false;
 }
 
+/* ---- where in a number's spelling a machine is ------------------------------------------------- */
+
+typedef struct place {
+    unsigned phase, neg, minus;
+    int64_t point;              /* the value is 0.digits * 10^point */
+    uint32_t zeros;             /* after the last digit that isn't zero */
+    int64_t e;                  /* from FX_NP_EXP on, instead of the zeros */
+} place;
+
+/* All of a byte but what a digit of the mantissa means. */
+static bool step_place(place *at, unsigned char ch)
+{
+    if (!fx_num_next_phase(at->phase, ch, &at->phase))
+        return false;
+    at->neg |= at->phase == FX_NP_MINUS;
+    if (at->phase == FX_NP_EXP)
+        at->e = at->zeros = 0;
+    if (at->phase == FX_NP_EXP_SIGN)
+        at->minus = ch == '-';
+    if (at->phase == FX_NP_EXP_DIGITS)
+        at->e = FX_MIN(at->e * 10 + (ch - '0'), FX_NUM_EXP_MAX);
+    return true;
+}
+
+static bool is_mantissa(const place *at, unsigned char ch) { return at->phase <= FX_NP_FRAC && ch >= '0' && ch <= '9'; }
+
 /* ---- intervals, any spelling ---------------------------------------------------------------- */
 
 typedef struct interval {
@@ -78,29 +104,28 @@ typedef struct interval {
 /* How the digits read compare with a bound's digits: equal so far, below, above. */
 enum { SAME, BELOW, ABOVE };
 typedef struct istate {
-    unsigned phase, neg, nonzero, vs_lo, vs_hi, minus;
-    int64_t point;              /* the value is 0.digits * 10^point */
-    uint32_t digits, zeros;     /* from the first that isn't zero to the last such, and the zeros after it */
-    int64_t e;                  /* from FX_NP_EXP on, instead of the zeros */
+    place at;
+    unsigned nonzero, vs_lo, vs_hi;
+    uint32_t digits;            /* from the first that isn't zero to the last such */
 } istate;
 #define DIGITS_MAX 8000u
 
 static uint64_t pack_interval(istate s)
 {
-    return (uint64_t)s.phase | (uint64_t)s.neg << 4 | (uint64_t)s.nonzero << 5 | (uint64_t)s.vs_lo << 6
-           | (uint64_t)s.vs_hi << 8 | (uint64_t)s.minus << 10 | (uint64_t)(s.point + 8192) << 11
-           | (uint64_t)s.digits << 25 | (s.phase >= FX_NP_EXP ? (uint64_t)s.e : s.zeros) << 38;
+    return (uint64_t)s.at.phase | (uint64_t)s.at.neg << 4 | (uint64_t)s.nonzero << 5 | (uint64_t)s.vs_lo << 6
+           | (uint64_t)s.vs_hi << 8 | (uint64_t)s.at.minus << 10 | (uint64_t)(s.at.point + 8192) << 11
+           | (uint64_t)s.digits << 25 | (s.at.phase >= FX_NP_EXP ? (uint64_t)s.at.e : s.at.zeros) << 38;
 }
 
 static istate unpack_interval(uint64_t v)
 {
-    istate s = { .phase = v & 15, .neg = v >> 4 & 1, .nonzero = v >> 5 & 1, .vs_lo = v >> 6 & 3, .vs_hi = v >> 8 & 3,
-                 .minus = v >> 10 & 1, .point = (int64_t)(v >> 11 & 0x3FFF) - 8192, .digits = v >> 25 & 0x1FFF };
+    istate s = { .at = { .phase = v & 15, .neg = v >> 4 & 1, .minus = v >> 10 & 1, .point = (int64_t)(v >> 11 & 0x3FFF) - 8192 },
+                 .nonzero = v >> 5 & 1, .vs_lo = v >> 6 & 3, .vs_hi = v >> 8 & 3, .digits = v >> 25 & 0x1FFF };
 
-    if (s.phase >= FX_NP_EXP)
-        s.e = (int64_t)(v >> 38);
+    if (s.at.phase >= FX_NP_EXP)
+        s.at.e = (int64_t)(v >> 38);
     else
-        s.zeros = (uint32_t)(v >> 38);
+        s.at.zeros = (uint32_t)(v >> 38);
     return s;
 }
 
@@ -108,9 +133,9 @@ static istate unpack_interval(uint64_t v)
  * unless they are 'final', make a number within the bounds. */
 static void points(const interval *iv, const istate *s, bool final, int64_t *lo, int64_t *hi)
 {
-    const fx_num_side *d = &iv->sides[s->neg];
+    const fx_num_side *d = &iv->sides[s->at.neg];
     unsigned a = s->vs_lo, b = s->vs_hi;
-    uint32_t read = s->digits + s->zeros;
+    uint32_t read = s->digits + s->at.zeros;
 
     if (final && a == SAME && read < d->lo.n)
         a = BELOW;
@@ -126,19 +151,19 @@ static void points(const interval *iv, const istate *s, bool final, int64_t *lo,
 
 static bool interval_alive(const interval *iv, const istate *s)
 {
-    bool final = s->phase >= FX_NP_EXP;
+    bool final = s->at.phase >= FX_NP_EXP;
     int64_t lo, hi;
 
-    if (s->phase == FX_NP_START)
+    if (s->at.phase == FX_NP_START)
         return true;
     if (!s->nonzero)
-        return iv->zero || (!final && iv->sides[s->neg].possible);
-    if (!iv->sides[s->neg].possible)
+        return iv->zero || (!final && iv->sides[s->at.neg].possible);
+    if (!iv->sides[s->at.neg].possible)
         return false;
     points(iv, s, final, &lo, &hi);
     if (!final)
         return lo <= hi;
-    return fx_num_exponent_alive(s->phase, s->minus, s->e, lo - s->point, hi - s->point);
+    return fx_num_exponent_alive(s->at.phase, s->at.minus, s->at.e, lo - s->at.point, hi - s->at.point);
 }
 
 static unsigned compare_digit(unsigned so_far, fx_dec bound, uint32_t read, unsigned char ch)
@@ -150,44 +175,35 @@ static unsigned compare_digit(unsigned so_far, fx_dec bound, uint32_t read, unsi
 
 static bool mantissa_digit(const interval *iv, istate *s, unsigned phase, unsigned char ch)
 {
-    const fx_num_side *d = &iv->sides[s->neg];
-    uint32_t read = s->digits + s->zeros;
+    const fx_num_side *d = &iv->sides[s->at.neg];
+    uint32_t read = s->digits + s->at.zeros;
 
     if (!d->has_lo && !d->has_hi && !iv->step) {
         s->nonzero |= ch != '0';
         return true;                /* nothing to compare with: one state */
     }
     if (!s->nonzero && ch == '0') {
-        s->point -= phase == FX_NP_FRAC;
-        return s->point > -FX_NUM_ZEROS_MAX;
+        s->at.point -= phase == FX_NP_FRAC;
+        return s->at.point > -FX_NUM_ZEROS_MAX;
     }
     s->nonzero = 1;
-    s->point += phase == FX_NP_INT;
+    s->at.point += phase == FX_NP_INT;
     s->vs_lo = d->has_lo ? compare_digit(s->vs_lo, d->lo, read, ch) : SAME;
     s->vs_hi = d->has_hi ? compare_digit(s->vs_hi, d->hi, read, ch) : SAME;
     s->digits = ch == '0' ? s->digits : read + 1;
-    s->zeros = ch == '0' ? s->zeros + 1 : 0;
-    return read < DIGITS_MAX && s->zeros < FX_NUM_ZEROS_MAX && s->point < DIGITS_MAX;
+    s->at.zeros = ch == '0' ? s->at.zeros + 1 : 0;
+    return read < DIGITS_MAX && s->at.zeros < FX_NUM_ZEROS_MAX && s->at.point < DIGITS_MAX;
 }
 
 static bool interval_next(const void *user, uint64_t state, unsigned char ch, uint64_t *to)
 {
     const interval *iv = user;
     istate s = unpack_interval(state);
-    unsigned phase;
 
-    if (!fx_num_next_phase(s.phase, ch, &phase))
+    if (!step_place(&s.at, ch))
         return false;
-    s.neg |= phase == FX_NP_MINUS;
-    if (phase <= FX_NP_FRAC && ch >= '0' && ch <= '9' && !mantissa_digit(iv, &s, phase, ch))
+    if (is_mantissa(&s.at, ch) && !mantissa_digit(iv, &s, s.at.phase, ch))
         return false;
-    if (phase == FX_NP_EXP)
-        s.e = s.zeros = 0;
-    if (phase == FX_NP_EXP_SIGN)
-        s.minus = ch == '-';
-    if (phase == FX_NP_EXP_DIGITS)
-        s.e = FX_MIN(s.e * 10 + (ch - '0'), FX_NUM_EXP_MAX);
-    s.phase = phase;
     *to = pack_interval(s);
     return interval_alive(iv, &s);
 }
@@ -196,14 +212,14 @@ static bool interval_accepts(const void *user, uint64_t state)
 {
     const interval *iv = user;
     istate s = unpack_interval(state);
-    int64_t lo, hi, at = s.point + (s.minus ? -s.e : s.e);
+    int64_t lo, hi, at = s.at.point + (s.at.minus ? -s.at.e : s.at.e);
 
-    if (!fx_num_may_end(s.phase))
+    if (!fx_num_may_end(s.at.phase))
         return false;
     if (!s.nonzero)
         return iv->zero;
     points(iv, &s, true, &lo, &hi);
-    return iv->sides[s.neg].possible && at >= lo && (!iv->sides[s.neg].has_hi || at <= hi);
+    return iv->sides[s.at.neg].possible && at >= lo && (!iv->sides[s.at.neg].has_hi || at <= hi);
 }
 
 static const fx_re_machine interval_machine = { interval_next, interval_accepts, fx_re_first_of_number };
@@ -444,29 +460,26 @@ typedef struct few {
     bool neg, zero;
 } few;
 typedef struct fstate {
-    unsigned phase, neg, minus;
+    place at;
     uint64_t value;             /* the digits up to the last that isn't zero */
-    int64_t point;
-    uint32_t zeros;
-    int64_t e;
 } fstate;
 #define FEW_MAX (1ull << 31)
 
 static uint64_t pack_few(fstate s)
 {
-    return (uint64_t)s.phase | (uint64_t)s.neg << 4 | (uint64_t)s.minus << 5 | s.value << 6
-           | (uint64_t)(s.point + 2048) << 38 | (s.phase >= FX_NP_EXP ? (uint64_t)s.e : s.zeros) << 50;
+    return (uint64_t)s.at.phase | (uint64_t)s.at.neg << 4 | (uint64_t)s.at.minus << 5 | s.value << 6
+           | (uint64_t)(s.at.point + 2048) << 38 | (s.at.phase >= FX_NP_EXP ? (uint64_t)s.at.e : s.at.zeros) << 50;
 }
 
 static fstate unpack_few(uint64_t v)
 {
-    fstate s = { .phase = v & 15, .neg = v >> 4 & 1, .minus = v >> 5 & 1, .value = v >> 6 & 0xFFFFFFFF,
-                 .point = (int64_t)(v >> 38 & 0xFFF) - 2048 };
+    fstate s = { .at = { .phase = v & 15, .neg = v >> 4 & 1, .minus = v >> 5 & 1, .point = (int64_t)(v >> 38 & 0xFFF) - 2048 },
+                 .value = v >> 6 & 0xFFFFFFFF };
 
-    if (s.phase >= FX_NP_EXP)
-        s.e = (int64_t)(v >> 50);
+    if (s.at.phase >= FX_NP_EXP)
+        s.at.e = (int64_t)(v >> 50);
     else
-        s.zeros = (uint32_t)(v >> 50);
+        s.at.zeros = (uint32_t)(v >> 50);
     return s;
 }
 
@@ -489,18 +502,18 @@ static bool has_multiple(const few *f, uint64_t a, uint64_t b)
 
 static bool few_alive(const few *f, const fstate *s)
 {
-    int64_t base = s->point + f->s - digits_of(s->value);      /* the digits are value * 10^(base + exponent) units */
+    int64_t base = s->at.point + f->s - digits_of(s->value);      /* the digits are value * 10^(base + exponent) units */
     uint64_t unit = 1, tail = 1;        /* 10^j, 10^(j - zeros) */
 
-    if (s->phase == FX_NP_START)
+    if (s->at.phase == FX_NP_START)
         return true;
-    if (s->neg != f->neg || !s->value)
-        return f->zero || (!s->value && s->neg == f->neg && s->phase < FX_NP_EXP);
+    if (s->at.neg != f->neg || !s->value)
+        return f->zero || (!s->value && s->at.neg == f->neg && s->at.phase < FX_NP_EXP);
     for (int64_t j = 0; s->value * unit <= f->max; j++, unit *= 10) {
-        tail = j > (int64_t)s->zeros ? tail * 10 : 1;
-        if (s->phase < FX_NP_EXP ? has_multiple(f, s->value * unit, s->value * unit + tail - 1)
+        tail = j > (int64_t)s->at.zeros ? tail * 10 : 1;
+        if (s->at.phase < FX_NP_EXP ? has_multiple(f, s->value * unit, s->value * unit + tail - 1)
                            : has_multiple(f, s->value * unit, s->value * unit)
-                                 && fx_num_exponent_alive(s->phase, s->minus, s->e, j - base, j - base))
+                                 && fx_num_exponent_alive(s->at.phase, s->at.minus, s->at.e, j - base, j - base))
             return true;
     }
     return false;
@@ -509,39 +522,30 @@ static bool few_alive(const few *f, const fstate *s)
 static bool few_digit(fstate *s, unsigned phase, unsigned char ch)
 {
     if (!s->value && ch == '0') {
-        s->point -= phase == FX_NP_FRAC;
-        return s->point > -FX_NUM_ZEROS_MAX;
+        s->at.point -= phase == FX_NP_FRAC;
+        return s->at.point > -FX_NUM_ZEROS_MAX;
     }
-    s->point += phase == FX_NP_INT;
+    s->at.point += phase == FX_NP_INT;
     if (ch == '0') {
-        s->zeros++;
-        return s->zeros < FX_NUM_ZEROS_MAX && s->point < FX_NUM_ZEROS_MAX;
+        s->at.zeros++;
+        return s->at.zeros < FX_NUM_ZEROS_MAX && s->at.point < FX_NUM_ZEROS_MAX;
     }
-    for (; s->zeros && s->value < FEW_MAX; s->zeros--)
+    for (; s->at.zeros && s->value < FEW_MAX; s->at.zeros--)
         s->value *= 10;
-    s->zeros = 0;
+    s->at.zeros = 0;
     s->value = s->value * 10 + (uint64_t)(ch - '0');
-    return s->value < FEW_MAX && s->point < FX_NUM_ZEROS_MAX;
+    return s->value < FEW_MAX && s->at.point < FX_NUM_ZEROS_MAX;
 }
 
 static bool few_next(const void *user, uint64_t state, unsigned char ch, uint64_t *to)
 {
     const few *f = user;
     fstate s = unpack_few(state);
-    unsigned phase;
 
-    if (!fx_num_next_phase(s.phase, ch, &phase))
+    if (!step_place(&s.at, ch))
         return false;
-    s.neg |= phase == FX_NP_MINUS;
-    if (phase <= FX_NP_FRAC && ch >= '0' && ch <= '9' && !few_digit(&s, phase, ch))
+    if (is_mantissa(&s.at, ch) && !few_digit(&s, s.at.phase, ch))
         return false;
-    if (phase == FX_NP_EXP)
-        s.e = s.zeros = 0;
-    if (phase == FX_NP_EXP_SIGN)
-        s.minus = ch == '-';
-    if (phase == FX_NP_EXP_DIGITS)
-        s.e = FX_MIN(s.e * 10 + (ch - '0'), FX_NUM_EXP_MAX);
-    s.phase = phase;
     *to = pack_few(s);
     return few_alive(f, &s);
 }
@@ -550,15 +554,15 @@ static bool few_accepts(const void *user, uint64_t state)
 {
     const few *f = user;
     fstate s = unpack_few(state);
-    int64_t j = s.point + f->s - digits_of(s.value) + (s.minus ? -s.e : s.e);
+    int64_t j = s.at.point + f->s - digits_of(s.value) + (s.at.minus ? -s.at.e : s.at.e);
 
-    if (!fx_num_may_end(s.phase))
+    if (!fx_num_may_end(s.at.phase))
         return false;
     if (!s.value)
         return f->zero;
     for (; j > 0 && s.value <= f->max; j--)
         s.value *= 10;
-    return s.neg == f->neg && j == 0 && has_multiple(f, s.value, s.value);
+    return s.at.neg == f->neg && j == 0 && has_multiple(f, s.value, s.value);
 }
 
 static const fx_re_machine few_machine = { few_next, few_accepts, fx_re_first_of_number };
