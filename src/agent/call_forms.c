@@ -6,16 +6,7 @@
 
 /* ---- Helpers ---- */
 
-fx_str fx_trim(fx_str s)
-{
-    while (s.n > 0 && fx_blank(s.p[0]))
-        s = fx_str_n(s.p + 1, s.n - 1);
-    while (s.n > 0 && fx_blank(s.p[s.n - 1]))
-        s.n--;
-    return s;
-}
-
-fx_str fx_tag(const char *tag) { return fx_trim(fx_str_of(tag ? tag : "")); }
+fx_str fx_tag(const char *tag) { return fx_str_trim(fx_str_of(tag ? tag : "")); }
 
 const json_t *fx_tool_find(const json_t *tools, fx_str name)
 {
@@ -37,22 +28,15 @@ static bool wants_string(const json_t *function, fx_str key)
     return json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
 }
 
-static void put_string(fx_buf *out, fx_str s)
-{
-    fx_buf_putc(out, '"');
-    fx_buf_json(out, s);
-    fx_buf_putc(out, '"');
-}
-
 void fx_put_value(fx_buf *out, const json_t *function, fx_str key, fx_str value)
 {
-    fx_str t = fx_trim(value);
+    fx_str t = fx_str_trim(value);
     json_t *v = wants_string(function, key) ? NULL : json_loadb(t.p, t.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
 
     if (v)
         fx_buf_str(out, t);
     else
-        put_string(out, value);
+        fx_buf_json_string(out, value);
     json_decref(v);
 }
 
@@ -118,7 +102,7 @@ static void put_member(fx_buf *b, fx_str key)
 {
     if (b->n > 1)
         fx_buf_puts(b, ", ");
-    put_string(b, key);
+    fx_buf_json_string(b, key);
     fx_buf_puts(b, ": ");
 }
 
@@ -158,10 +142,10 @@ static fx_scan params(fx_reply *r, const json_t *function, const param_tags *tag
             return FX_SCAN_MORE;
         *at = next + strlen(tags->open);
         if (take_until(text, tags->after_key, at, &key) != FX_SCAN_DONE || take_until(text, tags->before_value, at, &skipped) != FX_SCAN_DONE ||
-            take_value(r, function, fx_trim(key), tags->close, last, at, &value) != FX_SCAN_DONE)
+            take_value(r, function, fx_str_trim(key), tags->close, last, at, &value) != FX_SCAN_DONE)
             return FX_SCAN_MORE;
-        put_member(&r->scratch, fx_trim(key));
-        fx_put_value(&r->scratch, function, fx_trim(key), tags->lines ? without_line_ends(value) : value);
+        put_member(&r->scratch, fx_str_trim(key));
+        fx_put_value(&r->scratch, function, fx_str_trim(key), tags->lines ? without_line_ends(value) : value);
     }
 }
 
@@ -185,7 +169,7 @@ fx_scan fx_body_xml_pairs(fx_reply *r, bool last, size_t *end)
 
     if (at == FX_STR_NONE)
         return last ? FX_SCAN_BAD : FX_SCAN_MORE;
-    name = fx_trim(fx_str_n(text.p + r->body, at - r->body));
+    name = fx_str_trim(fx_str_n(text.p + r->body, at - r->body));
     if (name.n == 0 || fx_str_find(name, FX_STR("<"), 0) != FX_STR_NONE || fx_str_find(name, FX_STR("{"), 0) != FX_STR_NONE)
         return FX_SCAN_BAD;
     return params_call(r, name, &tags, last, at, end);
@@ -203,7 +187,7 @@ fx_scan fx_body_xml_function(fx_reply *r, bool last, size_t *end)
     at += strlen("<function=");
     if (take_until(text, ">", &at, &name) != FX_SCAN_DONE)
         return last ? FX_SCAN_BAD : FX_SCAN_MORE;
-    return params_call(r, fx_trim(name), &tags, last, at, end);
+    return params_call(r, fx_str_trim(name), &tags, last, at, end);
 }
 
 /* ---- [NAME(K=V, ...), ...]: Python literals ---- */

@@ -3,8 +3,6 @@
 
 #include "agent/reply_int.h"
 
-bool fx_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 /* ---- One value ---- */
 
 static fx_scan scan_string(fx_json_scan *s, fx_str text)
@@ -286,7 +284,7 @@ static fx_str plain_name(const fx_reply *r, fx_str name)
     fx_str before = fx_tag(c->before_name), functions = FX_STR("functions.");
     size_t colon;
 
-    name = fx_trim(name);
+    name = fx_str_trim(name);
     if (fx_str_starts(name, before))
         name = fx_str_n(name.p + before.n, name.n - before.n);
     if (fx_tool_find(r->o.tools, name))

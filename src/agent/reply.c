@@ -162,7 +162,7 @@ static bool step_text(fx_reply *r, bool last)
     if (text.n == 0)
         return false;
     if (untagged(r) && !r->any) {
-        fx_str t = fx_trim(text);
+        fx_str t = fx_str_trim(text);
 
         if (t.n == 0 && !last)
             return false;
@@ -173,7 +173,7 @@ static bool step_text(fx_reply *r, bool last)
     }
     for (size_t i = 0; i < n; i++)
         look(&f, text, tags[i], modes[i]);
-    if (f.mode == FX_IN_THOUGHT && fx_trim(fx_str_n(text.p, f.at)).n > 0)
+    if (f.mode == FX_IN_THOUGHT && fx_str_trim(fx_str_n(text.p, f.at)).n > 0)
         f.at = FX_STR_NONE;                  /* thoughts come first */
     if (f.at == FX_STR_NONE) {
         keep = certain(r, text, tags, n, last);
@@ -214,7 +214,7 @@ static bool step_thought(fx_reply *r, bool last)
         let_go(r, FX_PART_THOUGHT, keep);
         return false;
     }
-    keep = fx_trim(fx_str_n(text.p, at)).n == 0 ? 0 : at;
+    keep = fx_str_trim(fx_str_n(text.p, at)).n == 0 ? 0 : at;
     while (keep > 0 && fx_blank(text.p[keep - 1]))
         keep--;
     let_go(r, FX_PART_THOUGHT, keep);

@@ -54,8 +54,6 @@ fx_scan fx_body_python(fx_reply *r, bool last, size_t *end);
 
 /* A tag of the codec without the blanks around it. */
 fx_str fx_tag(const char *tag);
-fx_str fx_trim(fx_str s);
-bool fx_blank(char c);
 const json_t *fx_tool_find(const json_t *tools, fx_str name);    /* its "function"; NULL: no such tool */
 /* A value written as plain text: JSON where the tool's schema doesn't say string and it parses, else a string. */
 void fx_put_value(fx_buf *out, const json_t *function, fx_str key, fx_str value);

@@ -32,6 +32,8 @@ typedef struct fx_turn_spec {
 fx_status fx_turn_check(const json_t *tools, const json_t *tool_choice, fx_error *err);
 /* Whether the reply may have calls at all. */
 bool fx_turn_has_calls(const json_t *tools, const json_t *tool_choice);
+/* A JSON text, compact, appended. */
+void fx_put_json(fx_buf *out, const json_t *v);
 /* FORNAX_EUNSUP: a tool's schema, or the family's form, can't express it. */
 fx_status fx_turn_build(fx_gnode *root, fx_gram_builder *b, const fx_mem *mem, const fx_turn_spec *spec, fx_error *err);
 

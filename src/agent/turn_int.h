@@ -47,7 +47,6 @@ fx_gnode fx_turn_text_not(fx_turn *t, fx_re what);
 fx_status fx_turn_calls(fx_gnode *out, fx_turn *t, fx_error *err);   /* all calls of a reply */
 /* JSON that the schema allows; NULL: any object. where: below the tool's parameters, for messages. */
 fx_status fx_turn_schema(fx_gnode *out, fx_turn *t, const json_t *schema, size_t tool, const char *where, fx_error *err);
-void fx_put_json(fx_buf *out, const json_t *v);                       /* compact */
 /* A call in a form whose arguments aren't one JSON object. */
 fx_status fx_turn_pairs(fx_gnode *out, fx_turn *t, const json_t *tool, size_t i, fx_error *err);
 

@@ -1,5 +1,4 @@
 /* turn_pieces.c - what a turn's grammar is put together from. */
-#include <assert.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -75,7 +74,7 @@ fx_status fx_turn_form(fx_gnode *out, fx_turn *t, fx_error *err, const char *kin
     fx_status st = FORNAX_OK;
     va_list args;
 
-    assert(n <= FX_COUNT(parts));
+    FX_ASSERT(n <= FX_COUNT(parts));
     va_start(args, kinds);
     for (size_t i = 0; i < n && st == FORNAX_OK; i++) {
         if (kinds[i] == 's')

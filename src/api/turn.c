@@ -59,17 +59,10 @@ static fx_status choose_codec(fornax_turn *t, const char *family, fx_error *err)
     return FORNAX_OK;
 }
 
-static fx_str trimmed_end(fx_str s)
-{
-    while (s.n > 0 && strchr(" \n\t\r", s.p[s.n - 1]))
-        s.n--;
-    return s;
-}
-
 /* Whether the prompt ends inside a thought, or right behind one; models whose template knows none have none. */
 static void look_at_prompt(fornax_turn *t, fx_str prompt)
 {
-    fx_str end = trimmed_end(prompt);
+    fx_str end = fx_str_trim(prompt);
 
     if (!t->codec->think_open)
         return;
@@ -108,14 +101,11 @@ static fx_status build(void *user, fx_gnode *root, fx_gram_builder *b, fx_buf *w
     return fx_turn_build(root, b, t->mem, &spec, err);
 }
 
-static void put_json(fx_buf *key, const json_t *v)
+static void put_part(fx_buf *key, const json_t *v)
 {
-    char *text = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-
-    key->failed |= v && !text;
-    fx_buf_puts(key, text ? text : "");
+    if (v)
+        fx_put_json(key, v);
     fx_buf_putc(key, '\n');
-    fx_api_json_free(text);
 }
 
 static fx_status make_grammar(fornax_turn *t, fx_error *err)
@@ -125,8 +115,8 @@ static fx_status make_grammar(fornax_turn *t, fx_error *err)
     fx_buf_init(&key, t->mem);
     fx_buf_printf(&key, "turn %s %llu %d %d %d %d\n", t->codec->name, (unsigned long long)t->tok->serial, t->single, t->thinking,
                   t->thought_over, t->gated);
-    put_json(&key, t->tools);
-    put_json(&key, t->choice);
+    put_part(&key, t->tools);
+    put_part(&key, t->choice);
     if (t->format)
         fx_api_source_key(&key, t->format);
     return fx_api_grammar(&t->grammar, t->tok->ctx, &key, NULL, build, t, err);

@@ -18,6 +18,15 @@ bool fx_str_starts(fx_str s, fx_str prefix)
     return s.n >= prefix.n && fx_str_eq(fx_str_n(s.p, prefix.n), prefix);
 }
 
+fx_str fx_str_trim(fx_str s)
+{
+    while (s.n > 0 && fx_blank(s.p[0]))
+        s = fx_str_n(s.p + 1, s.n - 1);
+    while (s.n > 0 && fx_blank(s.p[s.n - 1]))
+        s.n--;
+    return s;
+}
+
 bool fx_str_ends(fx_str s, fx_str suffix)
 {
     return s.n >= suffix.n && (suffix.n == 0 || memcmp(s.p + s.n - suffix.n, suffix.p, suffix.n) == 0);
@@ -190,6 +199,13 @@ static void json_escape(fx_buf *b, unsigned char c)
         fx_buf_printf(b, "\\%c", names[c - 8]);
     else
         fx_buf_printf(b, "\\u%04x", c);
+}
+
+void fx_buf_json_string(fx_buf *b, fx_str s)
+{
+    fx_buf_putc(b, '"');
+    fx_buf_json(b, s);
+    fx_buf_putc(b, '"');
 }
 
 void fx_buf_json(fx_buf *b, fx_str s)

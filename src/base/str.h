@@ -33,6 +33,8 @@ static inline bool fx_str_is(fx_str a, const char *z) { return fx_str_eq(a, fx_s
 bool fx_str_starts(fx_str s, fx_str prefix);
 bool fx_str_ends(fx_str s, fx_str suffix);
 int fx_str_cmp(fx_str a, fx_str b);                 /* bytewise, like memcmp */
+fx_str fx_str_trim(fx_str s);                       /* without the blanks at its ends */
+static inline bool fx_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }   /* JSON's */
 size_t fx_str_find(fx_str hay, fx_str needle, size_t from);   /* SIZE_MAX: not there */
 #define FX_STR_NONE SIZE_MAX
 /* For printf's "%.*s". */
@@ -60,6 +62,7 @@ void fx_buf_double(fx_buf *b, double x);
 void fx_buf_float(fx_buf *b, float x);
 /* As the inside of a JSON string (no quotes around); invalid UTF-8 becomes U+FFFD. */
 void fx_buf_json(fx_buf *b, fx_str s);
+void fx_buf_json_string(fx_buf *b, fx_str s);        /* the quotes too */
 static inline fx_str fx_buf_view(const fx_buf *b) { return (fx_str){ b->p ? b->p : "", b->n }; }
 
 #define FX_VEC(type)        \

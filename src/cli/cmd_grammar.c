@@ -40,7 +40,7 @@ static const fx_opt opts[] = {
 
 static size_t skip_blanks(fx_str s, size_t i)
 {
-    while (i < s.n && strchr(" \t\r\n", s.p[i]) && s.p[i])
+    while (i < s.n && fx_blank(s.p[i]))
         i++;
     return i;
 }

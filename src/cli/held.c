@@ -26,9 +26,8 @@ bool fx_cli_held_once(const fx_held_opts *h)
 static void put_choices(fx_buf *b, const fx_strs *choices)
 {
     for (size_t i = 0; i < choices->n; i++) {
-        fx_buf_puts(b, i ? ",\"" : "[\"");
-        fx_buf_json(b, fx_str_of(choices->at[i]));
-        fx_buf_putc(b, '"');
+        fx_buf_putc(b, i ? ',' : '[');
+        fx_buf_json_string(b, fx_str_of(choices->at[i]));
     }
     fx_buf_putc(b, ']');
 }

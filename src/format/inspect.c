@@ -24,13 +24,6 @@ static void put_double(fx_buf *b, double x, bool json)
         fx_buf_printf(b, json ? "\"%s\"" : "%s", z);
 }
 
-static void put_quoted(fx_buf *b, fx_str s)
-{
-    fx_buf_putc(b, '"');
-    fx_buf_json(b, s);
-    fx_buf_putc(b, '"');
-}
-
 /* Cut between characters; control characters escaped, so that a line stays one. */
 static void put_short(fx_buf *b, fx_str s)
 {
@@ -41,7 +34,7 @@ static void put_short(fx_buf *b, fx_str s)
         while (n > 0 && ((unsigned char)s.p[n] & 0xc0) == 0x80)
             n--;
     }
-    put_quoted(b, fx_str_n(s.p, n));
+    fx_buf_json_string(b, fx_str_n(s.p, n));
     if (n < s.n)
         fx_buf_printf(b, "... (%zu bytes)", s.n);
 }
@@ -49,7 +42,7 @@ static void put_short(fx_buf *b, fx_str s)
 static void put_string(fx_buf *b, fx_str s, bool json)
 {
     if (json)
-        put_quoted(b, s);
+        fx_buf_json_string(b, s);
     else
         put_short(b, s);
 }
@@ -133,7 +126,7 @@ static void put_json_object(fx_buf *b, const json_t *j, bool json)
     fx_buf_putc(b, '{');
     json_object_foreach((json_t *)j, key, v) {
         fx_buf_puts(b, comma);
-        put_quoted(b, fx_str_of(key));
+        fx_buf_json_string(b, fx_str_of(key));
         fx_buf_puts(b, json ? ":" : ": ");
         put_json(b, v, json);
         comma = json ? "," : ", ";
@@ -294,7 +287,7 @@ static void json_meta(fx_buf *b, const fx_weights *w)
         const fx_meta *m = fx_meta_at(w, i);
 
         fx_buf_puts(b, i ? "," : "");
-        put_quoted(b, m->key);
+        fx_buf_json_string(b, m->key);
         fx_buf_putc(b, ':');
         put_value(b, m, true);
     }
@@ -308,11 +301,11 @@ static void json_tensors(fx_buf *b, const fx_weights *w)
         const fx_weight *t = fx_weights_at(w, i);
 
         fx_buf_puts(b, i ? ",{\"name\":" : "{\"name\":");
-        put_quoted(b, t->name);
+        fx_buf_json_string(b, t->name);
         fx_buf_printf(b, ",\"dtype\":\"%s\",\"shape\":", fx_dtype_name(t->dtype));
         put_shape(b, t);
         fx_buf_printf(b, ",\"bytes\":%zu,\"offset\":%llu,\"file\":", t->bytes, (unsigned long long)t->offset);
-        put_quoted(b, fx_str_of(base_name(fx_file_path(t->file))));
+        fx_buf_json_string(b, fx_str_of(base_name(fx_file_path(t->file))));
         fx_buf_putc(b, '}');
     }
     fx_buf_putc(b, ']');
@@ -341,7 +334,7 @@ fx_status fx_inspect(const fx_weights *w, bool json, fx_buf *out, fx_error *err)
 {
     if (json) {
         fx_buf_puts(out, "{\"file\":");
-        put_quoted(out, fx_str_of(fx_weights_path(w)));
+        fx_buf_json_string(out, fx_str_of(fx_weights_path(w)));
         fx_buf_printf(out, ",\"format\":\"%s\",\"version\":%d,\"file_bytes\":%llu,\"files\":%zu", kind_name(w),
                       fx_meta_version(w), (unsigned long long)fx_weights_file_bytes(w), fx_weights_files(w));
         json_meta(out, w);

@@ -182,9 +182,8 @@ static void close_chunk(fx_gen *g, size_t index)
 
 static void put_string(fx_buf *b, const char *key, fx_str text)
 {
-    fx_buf_printf(b, "\"%s\": \"", key);
-    fx_buf_json(b, text);
-    fx_buf_putc(b, '"');
+    fx_buf_printf(b, "\"%s\": ", key);
+    fx_buf_json_string(b, text);
 }
 
 static void string_chunk(fx_gen *g, size_t index, const char *key, fx_str text)
