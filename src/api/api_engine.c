@@ -105,6 +105,7 @@ fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
 {
     fornax_request_options given = FORNAX_OPTIONS(fornax_request_options);
     fx_request_grammar held = { 0 };
+    fx_request_adapter with = { 0 };
     fx_request *r = NULL;
     fx_status st;
 
@@ -123,13 +124,12 @@ fornax_status fornax_request_submit(fornax_request **out, fornax_engine *engine,
     }
     if (given.adapter) {
         fornax_adapter *a = (fornax_adapter *)given.adapter;      /* its count of users */
-        const fx_request_adapter with = { a->adapter, fx_str_n((const char *)&a->identity, sizeof a->identity),
-                                          fx_api_adapter_drop, a };
+
+        with = (fx_request_adapter){ a->adapter, fx_str_n((const char *)&a->identity, sizeof a->identity),
+                                     fx_api_adapter_drop, a };
         atomic_fetch_add(&a->refs, 1);
-        st = fx_request_submit_with(&r, engine->e, &given, &with, held.gram ? &held : NULL, err);
-    } else {
-        st = fx_request_submit_with(&r, engine->e, &given, NULL, held.gram ? &held : NULL, err);
     }
+    st = fx_request_submit_with(&r, engine->e, &given, &with, held.gram ? &held : NULL, err);
     *out = (fornax_request *)r;
     return st;
 }

@@ -113,6 +113,7 @@ struct fx_engine {
 
 /* request.c */
 void fx_request_unref(fx_request *r);
+bool fx_request_ends_with(const fx_request *r, int32_t id);      /* an end token or stop id of this request */
 fx_status fx_engine_usable(const fx_engine *e, fx_error *err);   /* EARG in a forked child */
 
 /* step.c */

@@ -26,13 +26,10 @@ void fx_forced_done(fx_forced *f)
 /* A token that the request has wishes about is the sampler's. */
 static bool is_plain(const fx_request *r, int32_t id)
 {
-    for (size_t i = 0; i < r->params.n_ends; i++)
-        if (r->params.ends[i] == id)
-            return false;
     for (size_t i = 0; i < r->params.n_bias; i++)
         if (r->params.bias[i].id == id)
             return false;
-    return true;
+    return !fx_request_ends_with(r, id);
 }
 
 /* Cuts the ids where they stop spelling the text. Bytes that are spelled. */

@@ -138,6 +138,14 @@ static int32_t *list_ends(fx_request *r, size_t *n)
     return ends;
 }
 
+bool fx_request_ends_with(const fx_request *r, int32_t id)
+{
+    for (size_t i = 0; i < r->params.n_ends; i++)
+        if (r->params.ends[i] == id)
+            return true;
+    return false;
+}
+
 static uint64_t draw_seed(fx_engine *e, uint64_t arrival)
 {
     uint32_t key[2] = { (uint32_t)e->entropy[0], (uint32_t)(e->entropy[0] >> 32) };

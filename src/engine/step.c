@@ -261,14 +261,6 @@ static void sample(fx_engine *e)
 
 /* ---- Emitting --------------------------------------------------------------------------------------- */
 
-static bool is_end(const fx_request *r, int32_t id)
-{
-    for (size_t i = 0; i < r->params.n_ends; i++)
-        if (r->params.ends[i] == id)
-            return true;
-    return false;
-}
-
 /* The sampled token joins the sequence and goes out; FORNAX_FINISH_NONE: the choice goes on. */
 static fornax_finish emit_token(fx_engine *e, fx_choice *c, const fx_sampled *s)
 {
@@ -350,7 +342,7 @@ static void emit(fx_engine *e, fx_sample_job *job)
     fx_choice *c = job->choice;
     fx_request *r = c->req;
     fornax_finish finish = FORNAX_FINISH_STOP;
-    int32_t end = is_end(r, job->out.token) ? job->out.token : -1;
+    int32_t end = fx_request_ends_with(r, job->out.token) ? job->out.token : -1;
 
     if (r->ended || !sampled_well(e, r, job) || (end < 0 && !follow_grammar(e, c, job->out.token)))
         return;
