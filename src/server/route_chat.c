@@ -1,9 +1,9 @@
 /* route_chat.c - POST /v1/chat/completions: the next turn of a conversation. */
 #include <stdlib.h>
 
-#include "server/format.h"
 #include "server/gen.h"
 #include "server/messages.h"
+#include "server/wanted.h"
 
 static const fx_field fields[] = {
     FX_GEN_FIELDS,

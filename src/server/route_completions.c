@@ -1,6 +1,6 @@
 /* route_completions.c - POST /v1/completions: continues raw prompts. */
-#include "server/format.h"
 #include "server/gen.h"
+#include "server/wanted.h"
 
 static const fx_field fields[] = {
     FX_GEN_FIELDS,

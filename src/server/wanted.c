@@ -1,5 +1,5 @@
-/* format.c - see format.h. */
-#include "server/format.h"
+/* wanted.c - see wanted.h. */
+#include "server/wanted.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* format.h - what a request says its text must be: response_format, regex, grammar, choice. */
-#ifndef FX_FORMAT_H
-#define FX_FORMAT_H
+/* wanted.h - what a request says its text must be: response_format, regex, grammar, choice. */
+#ifndef FX_WANTED_H
+#define FX_WANTED_H
 
 #include "server/gen.h"
 
