@@ -12,24 +12,9 @@ np = pytest.importorskip("numpy")
 HERE = os.path.dirname(os.path.abspath(__file__))
 FORNAX = os.environ.get("FORNAX", os.path.join(HERE, "..", "..", "build", "fornax"))
 SOURCE = os.path.join(HERE, "..", "data", "models", "qwen3")
+from ggufs import read_safetensors  # noqa: E402
+
 rng = np.random.default_rng(1)
-
-
-def load(path):
-    raw = open(path, "rb").read()
-    n = struct.unpack("<Q", raw[:8])[0]
-    out = {}
-    for name, t in json.loads(raw[8:8 + n]).items():
-        if name == "__metadata__":
-            continue
-        a, b = t["data_offsets"]
-        data = raw[8 + n + a:8 + n + b]
-        if t["dtype"] == "BF16":
-            x = (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
-        else:
-            x = np.frombuffer(data, {"F32": np.float32, "F16": np.float16}[t["dtype"]]).astype(np.float32)
-        out[name] = x.reshape(t["shape"])
-    return out
 
 
 def save(path, tensors):
@@ -178,7 +163,7 @@ def logits(path, dtype):
 @pytest.mark.parametrize("name", CASES)
 def test_logits(name, tmp_path):
     config, make = CASES[name]
-    quantized = {k: ("F32", v) for k, v in load(os.path.join(SOURCE, "model.safetensors")).items()}
+    quantized = {k: ("F32", v) for k, v in read_safetensors(os.path.join(SOURCE, "model.safetensors")).items()}
     plain = dict(quantized)
     for key in [k for k in quantized if k.endswith("_proj.weight")]:
         parts, x = make(quantized.pop(key)[1].astype(np.float64))
@@ -191,7 +176,7 @@ def test_logits(name, tmp_path):
 
 
 def test_other_methods_are_refused(tmp_path):
-    plain = {k: ("F32", v) for k, v in load(os.path.join(SOURCE, "model.safetensors")).items()}
+    plain = {k: ("F32", v) for k, v in read_safetensors(os.path.join(SOURCE, "model.safetensors")).items()}
     path = folder(tmp_path / "m", plain, {"quant_method": "bitsandbytes"})
     p = subprocess.run([FORNAX, "logits", path, "--tokens", "1"], capture_output=True, timeout=60)
     assert p.returncode == 1 and b"bitsandbytes" in p.stderr

@@ -8,17 +8,6 @@
 #include "engine/engine_int.h"
 #include "engine/memory.h"
 
-static fornax_engine_options manual(int max_batch, int step_tokens, int chunk)
-{
-    fornax_engine_options o = FORNAX_OPTIONS(fornax_engine_options);
-
-    o.manual = 1;
-    o.max_batch = max_batch;
-    o.step_tokens = step_tokens;
-    o.prefill_chunk = chunk;
-    return o;
-}
-
 static void check_all(rig *r)
 {
     fx_sched_check(&r->engine->sched);

@@ -79,17 +79,6 @@ static bool fits(const held *h, const got *g, bool whole)
     return ok;
 }
 
-static fornax_engine_options stepped(int max_batch, int step_tokens, int chunk)
-{
-    fornax_engine_options o = FORNAX_OPTIONS(fornax_engine_options);
-
-    o.manual = 1;
-    o.max_batch = max_batch;
-    o.step_tokens = step_tokens;
-    o.prefill_chunk = chunk;
-    return o;
-}
-
 static int32_t prompt[20];
 static gotten g;
 
@@ -106,7 +95,7 @@ static fornax_request_options asks_for(int64_t max_tokens, uint64_t seed)
 
 static bool open_both(rig *r, held *h, const char *pattern)
 {
-    if (!rig_open(r, 8, 200, stepped(16, 64, 0), 256))
+    if (!rig_open(r, 8, 200, manual(16, 64, 0), 256))
         return false;
     held_open(h, r, pattern);
     return true;
@@ -385,7 +374,7 @@ static void all_alone(void)
     held h[4];
     rig r;
 
-    if (!rig_open(&r, 8, 200, stepped(16, 512, 0), 256))
+    if (!rig_open(&r, 8, 200, manual(16, 512, 0), 256))
         return;
     for (int k = 0; k < 4; k++)
         held_open(&h[k], &r, patterns[k]);
@@ -446,10 +435,10 @@ TEST(same_tokens_alone_and_beside_others)
         toy_kind = keeps[k].kind;
         toy_window = keeps[k].window;
         all_alone();
-        all_beside(8, 300, stepped(16, 512, 0));
-        all_beside(8, 300, stepped(12, 12, 1));
-        all_beside(4, 600, stepped(5, 20, 7));
-        CHECK(all_beside(4, 66, stepped(16, 64, 0)) > 0 || toy_kind == FX_STATE_WINDOW);
+        all_beside(8, 300, manual(16, 512, 0));
+        all_beside(8, 300, manual(12, 12, 1));
+        all_beside(4, 600, manual(5, 20, 7));
+        CHECK(all_beside(4, 66, manual(16, 64, 0)) > 0 || toy_kind == FX_STATE_WINDOW);
     }
     toy_kind = FX_STATE_FULL;
     toy_window = 0;
@@ -469,7 +458,7 @@ TEST(any_allocation_may_fail)
         held h;
         rig r;
 
-        REQUIRE(rig_open(&r, 8, 200, stepped(4, 64, 0), 256));
+        REQUIRE(rig_open(&r, 8, 200, manual(4, 64, 0), 256));
         o.n = 2;
         r.mem.fail_at = at;
         st = held_try(&h, &r, "([a-f]{2}zebra crossing){3}", &err);

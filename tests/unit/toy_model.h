@@ -362,6 +362,18 @@ static inline int rig_steps(rig *r, int most)
     return n;
 }
 
+/* Of an engine that the test steps. */
+static inline fornax_engine_options manual(int max_batch, int step_tokens, int chunk)
+{
+    fornax_engine_options o = FORNAX_OPTIONS(fornax_engine_options);
+
+    o.manual = 1;
+    o.max_batch = max_batch;
+    o.step_tokens = step_tokens;
+    o.prefill_chunk = chunk;
+    return o;
+}
+
 static inline fornax_request_options asks(const int32_t *ids, size_t n, int64_t max_tokens)
 {
     fornax_request_options o = FORNAX_OPTIONS(fornax_request_options);
