@@ -34,8 +34,6 @@ void fx_reply_free(fx_reply *r)
     fx_mem_free(r->mem, r, sizeof *r);
 }
 
-int32_t fx_reply_calls(const fx_reply *r) { return r->n_calls; }
-
 void fx_reply_give(fx_reply *r, fx_part_kind kind, fx_str text)
 {
     bool of_call = kind == FX_PART_CALL || kind == FX_PART_ARGUMENTS || kind == FX_PART_CALL_END;

@@ -42,7 +42,6 @@ typedef struct fx_reply fx_reply;
 fx_reply *fx_reply_new(const fx_mem *mem, const fx_reply_options *options);    /* NULL: no memory */
 bool fx_reply_feed(fx_reply *r, fx_str piece);                                 /* false: no memory */
 bool fx_reply_end(fx_reply *r);
-int32_t fx_reply_calls(const fx_reply *r);                                     /* so far */
 void fx_reply_free(fx_reply *r);
 
 #endif

@@ -479,12 +479,6 @@ fx_bits *fx_gvocab_intern(fx_gvocab *v, const uint32_t *words)
     return b;
 }
 
-void fx_gvocab_count(fx_gvocab *v, bool hit)
-{
-    atomic_fetch_add_explicit(&v->n_masks, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&v->n_hits, hit, memory_order_relaxed);
-}
-
 void fx_gvocab_charge(fx_gvocab *v, ptrdiff_t bytes)
 {
     atomic_fetch_add_explicit(&v->bytes_cached, (size_t)bytes, memory_order_relaxed);
@@ -493,9 +487,4 @@ void fx_gvocab_charge(fx_gvocab *v, ptrdiff_t bytes)
 bool fx_gvocab_full(fx_gvocab *v)
 {
     return atomic_load_explicit(&v->bytes_cached, memory_order_relaxed) > v->cache_cap;
-}
-
-void fx_gvocab_get_stats(const fx_gvocab *v, fx_gvocab_stats *out)
-{
-    *out = (fx_gvocab_stats){ v->n_masks, v->n_hits, v->bytes_cached };
 }

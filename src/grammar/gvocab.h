@@ -77,7 +77,6 @@ struct fx_gvocab {
     fx_found **table;
     size_t table_cap, n_found;
     atomic_size_t bytes_cached;
-    atomic_ullong n_masks, n_hits;
 };
 
 fx_bits *fx_bits_new(const fx_gvocab *v, bool dense, uint32_t n);
@@ -95,7 +94,6 @@ fx_found *fx_gvocab_find(fx_gvocab *v, fx_hash128 print);
 void fx_gvocab_keep(fx_gvocab *v, fx_found *f);
 /* A dense set with these words, shared with whoever has the same. NULL: no memory. */
 fx_bits *fx_gvocab_intern(fx_gvocab *v, const uint32_t *words);
-void fx_gvocab_count(fx_gvocab *v, bool hit);           /* a mask was asked for */
 void fx_gvocab_charge(fx_gvocab *v, ptrdiff_t bytes);   /* memory of a grammar's own walks and masks */
 bool fx_gvocab_full(fx_gvocab *v);
 

@@ -788,7 +788,6 @@ bool fx_run_mask(fx_run *r, fx_gvocab *v, fx_place at, uint32_t *bits, fx_try_to
     old = kept(w, at);
     if (old) {
         copy_bits(v, old->bits, bits);
-        fx_gvocab_count(v, true);
         return true;
     }
     if (fx_gvocab_full(v) || fx_walks_bytes(w) > r->g->limits.max_bytes / 2)
@@ -812,7 +811,6 @@ bool fx_run_mask(fx_run *r, fx_gvocab *v, fx_place at, uint32_t *bits, fx_try_to
             set_bit(bits, v->eos[i]);
     if (m.plain)
         keep(w, at, bits);
-    fx_gvocab_count(v, false);
     fx_gvocab_charge(v, (ptrdiff_t)(w->bytes - before));
     return true;
 }

@@ -48,10 +48,4 @@ bool fx_matcher_must_end(const fx_matcher *m);             /* and nothing can fo
 /* The bytes that must come next whatever is chosen, appended to 'out'; at most 'limit'. */
 fx_status fx_matcher_forced(fx_matcher *m, size_t limit, fx_buf *out, fx_error *err);
 
-typedef struct fx_gvocab_stats {
-    uint64_t masks, hits;                   /* asked for; answered from a cache */
-    size_t bytes;                           /* in caches now */
-} fx_gvocab_stats;
-void fx_gvocab_get_stats(const fx_gvocab *v, fx_gvocab_stats *out);
-
 #endif

@@ -138,7 +138,6 @@ fx_place fx_run_join(fx_run *r, fx_place x, fx_place y);     /* in one or the ot
 fx_place fx_run_settle(fx_run *r, fx_place at, fx_str text);
 
 static inline const fx_set *fx_run_set(const fx_run *r, fx_place at) { return &r->sets.at[at]; }
-static inline const fx_thread *fx_run_threads(const fx_run *r, fx_place at) { return r->threads.at + r->sets.at[at].first; }
 
 /* used.c: lists of names and values that came. */
 struct fx_used *fx_used_new(const fx_mem *mem);
