@@ -6,6 +6,7 @@
 
 #define SCHEMA_FIELD "response_format.json_schema.schema"
 
+/* Only the schema matters: it is always enforced, as "strict" asks for. The rest is held to its types. */
 typedef struct schema_fields {
     fx_str name, description;
     const json_t *schema;
