@@ -1,6 +1,7 @@
-/* file.c - mapped files, small files read whole, files replaced atomically. */
+/* file.c - mapped files, small files read whole, files replaced atomically, folders. */
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -53,6 +54,8 @@ static fx_status open_regular(int *fd, struct stat *info, const char *path, fx_e
     return st;
 }
 
+static uint64_t in_ns(struct timespec t) { return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec; }
+
 fx_status fx_file_map(fx_file **out, const fx_mem *mem, const char *path, fx_error *err)
 {
     size_t path_n = strlen(path);
@@ -81,8 +84,8 @@ fx_status fx_file_map(fx_file **out, const fx_mem *mem, const char *path, fx_err
     f->mem = mem;
     f->bytes = bytes;
     f->n = (size_t)info.st_size;
-    f->id = (fx_file_id){ (uint64_t)info.st_dev, (uint64_t)info.st_ino, (uint64_t)info.st_size,
-                          (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec };
+    f->id = (fx_file_id){ (uint64_t)info.st_dev, (uint64_t)info.st_ino, (uint64_t)info.st_size, in_ns(info.st_mtim),
+                          in_ns(info.st_ctim) };
     f->path_n = path_n;
     memcpy(f->path, path, path_n + 1);
     *out = f;
@@ -136,6 +139,14 @@ void fx_file_release(const fx_file *f, const void *p, size_t n)
 void fx_file_prefetch(const fx_file *f, const void *p, size_t n)
 {
     advise(f, p, n, MADV_WILLNEED, false);
+}
+
+void fx_file_huge(const fx_file *f)
+{
+#ifdef MADV_HUGEPAGE
+    if (f->bytes)
+        madvise(f->bytes, f->n, MADV_HUGEPAGE);         /* advice: a refusal costs only speed */
+#endif
 }
 
 /* Appends what is left of fd. 'limit' counts the bytes added. */
@@ -230,6 +241,10 @@ static int sync_folder(const char *path)
     return e;
 }
 
+#define TEMPORARY ".tmp"
+
+bool fx_file_is_temporary(const char *name) { return fx_str_ends(fx_str_of(name), FX_STR(TEMPORARY)); }
+
 /* Opens a new file beside 'path' under a name nobody has; its name goes to 'name'. */
 static int open_temporary(fx_buf *name, const char *path)
 {
@@ -237,7 +252,7 @@ static int open_temporary(fx_buf *name, const char *path)
         int fd;
 
         fx_buf_clear(name);
-        fx_buf_printf(name, "%s.%lx-%llx.tmp", path, (long)getpid(), (unsigned long long)fx_clock_ns());
+        fx_buf_printf(name, "%s.%lx-%llx" TEMPORARY, path, (long)getpid(), (unsigned long long)fx_clock_ns());
         if (name->failed) {
             errno = ENOMEM;
             return -1;
@@ -287,6 +302,13 @@ static void free_writer(fx_file_writer *w)
     fx_mem_free(w->mem, w, sizeof(*w) + w->path_n + 1);
 }
 
+fx_status fx_file_writer_reserve(fx_file_writer *w, uint64_t bytes, fx_error *err)
+{
+    int e = fallocate(w->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0 ? errno : 0;
+
+    return e == ENOSPC || e == EDQUOT || e == EFBIG ? fail_errno(err, w->path, e) : FORNAX_OK;
+}
+
 fx_status fx_file_writer_put(fx_file_writer *w, fx_str data, fx_error *err)
 {
     int e = write_all(w->fd, data);
@@ -333,6 +355,61 @@ fx_status fx_file_write_atomic(const char *path, fx_str data, fx_error *err)
         return fx_file_writer_commit(w, err);
     fx_file_writer_abort(w);
     return st;
+}
+
+fx_status fx_file_remove(const char *path, fx_error *err)
+{
+    return unlink(path) == 0 ? FORNAX_OK : fail_errno(err, path, errno);
+}
+
+fx_status fx_file_touch(const char *path, fx_error *err)
+{
+    return utimensat(AT_FDCWD, path, NULL, 0) == 0 ? FORNAX_OK : fail_errno(err, path, errno);
+}
+
+/* ---- Folders ---- */
+
+fx_status fx_folder_make(const char *path, fx_error *err)
+{
+    fx_status st = FORNAX_OK;
+    fx_buf b;
+
+    fx_buf_init(&b, &fx_mem_libc);
+    fx_buf_puts(&b, path);
+    for (size_t i = 1; !b.failed && st == FORNAX_OK && i <= b.n; i++) {
+        char kept = b.p[i];
+
+        if (kept != '/' && kept != 0)
+            continue;
+        b.p[i] = 0;
+        if (mkdir(b.p, 0700) != 0 && errno != EEXIST && !fx_path_is_dir(b.p))
+            st = fail_errno(err, b.p, errno);
+        b.p[i] = kept;
+    }
+    if (b.failed)
+        st = fx_nomem(err, path);
+    else if (st == FORNAX_OK && !fx_path_is_dir(path))
+        st = fail_errno(err, path, ENOTDIR);
+    fx_buf_done(&b);
+    return st;
+}
+
+fx_status fx_folder_list(const char *path, bool (*each)(void *user, const fx_folder_entry *e), void *user, fx_error *err)
+{
+    DIR *d = opendir(path);
+    struct dirent *e;
+    struct stat info;
+    bool more = true;
+
+    if (!d)
+        return fail_errno(err, path, errno);
+    while (more && (e = readdir(d)) != NULL) {
+        if (fstatat(dirfd(d), e->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
+            continue;                           /* gone meanwhile, or none of ours */
+        more = each(user, &(fx_folder_entry){ e->d_name, (uint64_t)info.st_size, in_ns(info.st_mtim) });
+    }
+    closedir(d);
+    return FORNAX_OK;
 }
 
 bool fx_path_is_dir(const char *path)
