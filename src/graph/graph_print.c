@@ -8,18 +8,13 @@
  *
  * One op a line: results, opcode, operands ("_" for one left out), attributes that
  * aren't at their default; types of results stand in a comment where the op
- * doesn't spell them.  A value is called by its hint where that is free, with a number behind
- * it where it isn't, and by a number where there is no hint. */
+ * doesn't spell them.  Values are called as base/naming.h says. */
+#include "base/naming.h"
 #include "graph/graph.h"
 
 typedef struct printer {
     fx_buf *out;
-    const fx_mem *mem;
-    fx_map names;                /* taken: text to 1; its keys live in 'arena' */
-    fx_map ids;                  /* value (its address) to index of 'spelled' */
-    fx_arena arena;
-    int numbers;
-    bool failed;
+    fx_naming names;
 } printer;
 
 const char *fx_vtype_name(fx_dtype t)
@@ -59,60 +54,16 @@ void fx_type_print(const fx_type *t, fx_buf *out)
     }
 }
 
-static bool is_name_char(char c, bool first)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && ((c >= '0' && c <= '9') || c == '.'));
-}
-
-/* Whether a hint can be written as it is: a letter first, then letters, digits, '_', '.'. */
-static bool is_name(fx_str s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        if (!is_name_char(s.p[i], i == 0))
-            return false;
-    }
-    return s.n > 0 && !fx_str_is(s, "_");
-}
-
-static fx_str value_key(fx_value *const *v)
-{
-    return fx_str_n((const char *)v, sizeof(*v));
-}
-
-/* Chooses what v is called, and remembers it. */
-static void name_value(printer *p, fx_value *v)
-{
-    char *text = NULL;
-    uint64_t used;
-    fx_value **key = FX_ARENA_NEW(&p->arena, fx_value *);
-    fx_str *spelled = FX_ARENA_NEW(&p->arena, fx_str);
-
-    if (is_name(v->name)) {
-        text = fx_arena_strdup(&p->arena, v->name.p, v->name.n);
-        for (int i = 2; text && fx_map_get(&p->names, fx_str_of(text), &used); i++)
-            text = fx_arena_printf(&p->arena, "%.*s.%d", FX_STR_ARG(v->name), i);
-    } else {
-        text = fx_arena_printf(&p->arena, "%d", p->numbers++);
-    }
-    if (!key || !spelled || !text) {
-        p->failed = true;
-        return;
-    }
-    *key = v;
-    *spelled = fx_str_of(text);
-    if (!fx_map_put(&p->names, *spelled, 1) || !fx_map_put(&p->ids, value_key(key), (uint64_t)(uintptr_t)spelled))
-        p->failed = true;
-}
-
 static void print_value(printer *p, fx_value *v)
 {
-    uint64_t at;
-
     fx_buf_putc(p->out, '%');
-    if (fx_map_get(&p->ids, value_key(&v), &at))
-        fx_buf_str(p->out, *(const fx_str *)(uintptr_t)at);
-    else
-        fx_buf_puts(p->out, "?");
+    fx_buf_str(p->out, fx_naming_of(&p->names, v));
+}
+
+static void name_value(printer *p, fx_value *v)
+{
+    fx_naming_add(&p->names, v, v->name);
+    print_value(p, v);
 }
 
 static void print_attr(printer *p, const fx_attr *a)
@@ -203,7 +154,6 @@ static void print_region(printer *p, const fx_region *r, int depth)
     for (int i = 0; i < b->n_args; i++) {
         fx_buf_puts(p->out, i ? ", " : " ");
         name_value(p, &b->args[i]);
-        print_value(p, &b->args[i]);
         fx_buf_puts(p->out, ": ");
         fx_type_print(&b->args[i].type, p->out);
     }
@@ -221,7 +171,6 @@ static void print_op(printer *p, fx_op *op, int depth)
     for (int i = 0; i < op->n_out; i++) {
         fx_buf_puts(p->out, i ? ", " : "");
         name_value(p, &op->out[i]);
-        print_value(p, &op->out[i]);
     }
     fx_buf_printf(p->out, "%s%s", op->n_out ? " = " : "", fx_opcode_name(op->code));
     print_arguments(p, op);
@@ -242,20 +191,15 @@ static void print_block(printer *p, const fx_block *b, int depth)
 
 void fx_graph_print(const fx_graph *g, fx_buf *out)
 {
-    const fx_mem *mem = g->module->arena->mem;
-    printer p = { .out = out, .mem = mem };
+    printer p = { .out = out };
 
-    fx_map_init(&p.names, mem);
-    fx_map_init(&p.ids, mem);
-    fx_arena_init(&p.arena, mem, 0);
+    fx_naming_init(&p.names, g->module->arena->mem);
     fx_buf_printf(out, "graph @%.*s {\n", FX_STR_ARG(g->name));
     print_block(&p, fx_graph_body(g), 1);
     fx_buf_puts(out, "}\n");
-    if (p.failed)
+    if (p.names.failed)
         out->failed = true;
-    fx_arena_done(&p.arena);
-    fx_map_done(&p.ids);
-    fx_map_done(&p.names);
+    fx_naming_done(&p.names);
 }
 
 void fx_module_print(const fx_module *m, fx_buf *out)

@@ -189,7 +189,23 @@ fx_kop *fx_kir_scalar(fx_kir_kernel *k, fx_str name, fx_dtype t)
     return add_param(k, op);
 }
 
-fx_kop *fx_kir_size(fx_kir_kernel *k, fx_str name) { return fx_kir_scalar(k, name, FX_I64); }
+fx_kop *fx_kir_size(fx_kir_kernel *k, fx_str name)
+{
+    fx_kop *op = fx_kir_scalar(k, name, FX_I64);
+
+    if (op)
+        op->size = true;
+    return op;
+}
+
+fx_kop *fx_kir_dim(fx_kir_module *m, int64_t n)
+{
+    fx_kop *op = new_op(m, FX_KIR_CONST, fx_ktype_of(FX_I64, 1), 0);
+
+    if (op)
+        op->u.i = n;
+    return op;
+}
 
 static fx_kir_buf *keep_buf(fx_kir_module *m, const fx_kir_buf *buf)
 {
@@ -209,9 +225,11 @@ fx_kop *fx_kir_buffer(fx_kir_kernel *k, const fx_kir_buf *buf)
     if (!op)
         return NULL;
     op->u.buf = keep_buf(k->module, buf);
-    op->name = buf->name;
+    if (!op->u.buf)
+        return NULL;
+    op->name = op->u.buf->name;
     k->n_buffers++;
-    return op->u.buf ? add_param(k, op) : NULL;
+    return add_param(k, op);
 }
 
 fx_kir_block *fx_kir_at(fx_kir_module *m, fx_kir_block *b)
@@ -263,7 +281,10 @@ static fx_kop *wrong_types(fx_kir_module *m, fx_kir_code code, fx_kop *const *in
     fx_buf_init(&b, m->mem);
     for (int i = 0; i < n; i++) {
         fx_buf_puts(&b, i ? ", " : "");
-        fx_ktype_print(in[i]->type, &b);
+        if (in[i]->type.lanes)
+            fx_ktype_print(in[i]->type, &b);
+        else
+            fx_buf_puts(&b, in[i]->code == FX_KIR_BUFFER || in[i]->code == FX_KIR_ALLOC ? "a buffer" : "nothing");
     }
     snprintf(text, sizeof(text), "%.*s", FX_STR_ARG(fx_buf_view(&b)));
     fx_buf_done(&b);
@@ -276,7 +297,7 @@ static bool infer(const fx_kir_row *row, fx_kop *const *in, int n, fx_ktype *out
     int from = row->form == FX_KFORM_SELECT ? 1 : 0;
     fx_ktype t = in[from]->type;
 
-    if (n != row->operands || t.lanes == 0)
+    if (t.lanes == 0)
         return false;
     for (int i = from + 1; i < n; i++) {
         if (!fx_ktype_eq(in[i]->type, t))
@@ -296,6 +317,8 @@ fx_kop *fx_kir_op(fx_kir_module *m, fx_kir_code code, fx_kop *const *in, int n)
 
     if (!all_there(m, code, in, n))
         return NULL;
+    if (n != row->operands)
+        return fx_kir_fail(m, FORNAX_EARG, "%s takes %d operands, not %d", row->text, row->operands, n);
     if ((row->form != FX_KFORM_SAME && row->form != FX_KFORM_COMPARE && row->form != FX_KFORM_SELECT) ||
         code == FX_KIR_INSERT || !infer(row, in, n, &t))
         return wrong_types(m, code, in, n);
@@ -410,13 +433,15 @@ fx_kop *fx_kir_alloc(fx_kir_module *m, fx_kir_space space, fx_dtype t, const int
     if (rank < 0 || rank > FX_KIR_MAX_RANK)
         return fx_kir_fail(m, FORNAX_EARG, "alloc of rank %d; at most %d", rank, FX_KIR_MAX_RANK);
     for (int i = 0; i < rank; i++)
-        buf.extent[i] = fx_kir_index(m, extent[i]);
+        buf.extent[i] = fx_kir_dim(m, extent[i]);
     op = make(m, FX_KIR_ALLOC, FX_KVOID, NULL, 0);
     if (!op)
         return NULL;
     op->u.buf = keep_buf(m, &buf);
-    op->name = name;
-    return op->u.buf ? op : NULL;
+    if (!op->u.buf)
+        return NULL;
+    op->name = op->u.buf->name;
+    return op;
 }
 
 /* An access: buffer, [value], indices, [mask]. */

@@ -87,8 +87,8 @@ typedef enum fx_kir_combine {
 } fx_kir_combine;
 const char *fx_kir_combine_name(fx_kir_combine c);       /* "sum" ... "argmax" */
 
-/* Of a BUFFER or ALLOC.  Extents and strides are constants or sizes (ARGs of the kernel); strides in
- * elements, NULL entries: as the extents after it make it, row by row. */
+/* Of a BUFFER or ALLOC.  Extents are numbers (fx_kir_dim) or sizes (ARGs of the kernel), strides also scalars of i64 (they may be
+ * negative); strides in elements, NULL entries: as extent and stride of the axis after it make it. */
 typedef struct fx_kir_buf {
     fx_dtype dtype;              /* of elements */
     int rank;
@@ -107,6 +107,7 @@ struct fx_kop {
     int n_in;
     fx_kop **in;
     bool masked;                 /* of LOAD ... SCATTER: the last operand is a mask */
+    bool size;                   /* of an ARG of a kernel: 0 to FX_KIR_MAX_SIZE */
     union {
         int64_t i;               /* CONST of integers and bool; EXTRACT, INSERT; ARG: its number */
         double f;                /* CONST of f32, f64 */
@@ -162,10 +163,13 @@ fx_status fx_kir_status(const fx_kir_module *m, fx_error *err);
 void *fx_kir_fail(fx_kir_module *m, fx_status st, const char *fmt, ...) FX_PRINTF(3, 4);
 fx_kir_kernel *fx_kir_kernel_new(fx_kir_module *m, fx_str name);
 fx_kir_kernel *fx_kir_kernel_find(const fx_kir_module *m, fx_str name);
-/* Parameters: a size (i64, at least 0), a scalar, a tensor.  'buf' is copied. */
+/* Parameters: a size (i64, 0 to FX_KIR_MAX_SIZE), a scalar, a tensor.  'buf' is copied. */
+#define FX_KIR_MAX_SIZE ((int64_t)1 << 48)
 fx_kop *fx_kir_size(fx_kir_kernel *k, fx_str name);
 fx_kop *fx_kir_scalar(fx_kir_kernel *k, fx_str name, fx_dtype t);
 fx_kop *fx_kir_buffer(fx_kir_kernel *k, const fx_kir_buf *buf);
+/* A number as an extent or stride: a CONST that stands in no block. */
+fx_kop *fx_kir_dim(fx_kir_module *m, int64_t n);
 
 /* Moves the end to build at; returns the old one. */
 fx_kir_block *fx_kir_at(fx_kir_module *m, fx_kir_block *b);
@@ -231,7 +235,8 @@ fx_status fx_kir_check(fx_kir_kernel *k, fx_error *err);
  * After fx_kir_check; makes the code that guards the others. */
 bool fx_kir_in_bounds(const fx_kop *access, int i);
 
-/* kir_print.c, kir_parse.c: text that parses back to the same module. */
+/* kir_print.c, kir_parse.c: text that parses back to the same module.  What parses is not yet checked; its ops have the lines of
+ * the text. */
 void fx_kir_print(const fx_kir_module *m, fx_buf *out);
 void fx_kir_kernel_print(const fx_kir_kernel *k, fx_buf *out);
 fx_status fx_kir_parse(fx_kir_module **out, fx_arena *arena, const char *name, fx_str text, fx_error *err);

@@ -1,0 +1,229 @@
+/* test_kir.c - the loop IR: its text, with the faults that a reader of it finds. */
+#include "fxtest.h"
+
+#include "base/text.h"
+#include "kir/kir.h"
+
+static fx_arena arena;
+static fx_buf out;
+
+static void setup(void)
+{
+    fx_arena_init(&arena, &fx_mem_libc, 0);
+    fx_buf_init(&out, &fx_mem_libc);
+}
+
+static void teardown(void)
+{
+    fx_buf_done(&out);
+    fx_arena_done(&arena);
+}
+
+/* ---- Text ------------------------------------------------------------------------------------------ */
+
+/* Every way an op is written, as it is printed. */
+static const char everything[] =
+    "kernel @all.1(%n: size, %c: f32, %s: i64, %x: f32[%n,64] in, %z: bf16[4:-1,%n:%s] inout, %y: f32[%n,64] out same %x, %r: u8[] out) {\n"
+    "  grid {\n"
+    "    yield %n\n"
+    "  }\n"
+    "  body %t {\n"
+    "    %0 = const i64 0\n"
+    "    %1 = const i64 -9223372036854775808\n"
+    "    %2 = const u64 18446744073709551615\n"
+    "    %3 = const bool true\n"
+    "    %4 = const f32 -0\n"
+    "    %5 = const f64 1e-300\n"
+    "    %6 = const f32x4 nan\n"
+    "    %7 = const f32 -inf\n"
+    "    %one = const i64 1\n"
+    "    %eight = const i64 8\n"
+    "    %a = load f32 %x[%t,%0]\n"
+    "    %b = fma %a, %c, %7  # f32\n"
+    "    %lt = lt %a, %b  # bool\n"
+    "    %sel = select %lt, %a, %b  # f32\n"
+    "    %8 = convert i32 %sel\n"
+    "    %9 = bitcast u32 %a\n"
+    "    %v = splat f32x4 %a\n"
+    "    %10 = bitcast i64x2 %v\n"
+    "    %11 = iota i64x4\n"
+    "    %12 = extract %v, 3  # f32\n"
+    "    %13 = insert %v, %12, 2  # f32x4\n"
+    "    %14 = shuffle f32x8 %v, %13, [0,1,2,3,4,5,6,7]\n"
+    "    %m = const boolx4 true\n"
+    "    %15 = load f32x4 %x[%t,%0] if %m\n"
+    "    %16 = gather f32x4 %x[%t,%11] if %m\n"
+    "    store %15, %y[%t,%0] if %m\n"
+    "    scatter %16, %y[%t,%11]\n"
+    "    %tile = alloc shared f32[8,2]\n"
+    "    %17 = alloc private i8[]\n"
+    "    %acc = local %a  # f32\n"
+    "    %18 = get %acc  # f32\n"
+    "    set %acc, %18\n"
+    "    for %i = %0 to %n step %one {\n"
+    "      forall %i.2 = %0 to %eight {\n"
+    "      }\n"
+    "    }\n"
+    "    if %lt {\n"
+    "      %e = exp %a  # f32\n"
+    "    } else {\n"
+    "      if %lt {\n"
+    "      }\n"
+    "    }\n"
+    "    while {\n"
+    "      yield %lt\n"
+    "    } do {\n"
+    "      set %acc, %a\n"
+    "    }\n"
+    "    %sum = reduce f32 dot 16, %k = %0 to %n {\n"
+    "      yield %a, %a\n"
+    "    }\n"
+    "    %best = reduce i64 argmax 1, %k.2 = %0 to %n {\n"
+    "      yield %a\n"
+    "    }\n"
+    "    threads %thread = 0 to %eight {\n"
+    "    }\n"
+    "  }\n"
+    "}\n";
+
+static fx_kir_module *parse(const char *text, fx_error *err)
+{
+    fx_kir_module *m = NULL;
+
+    fx_kir_parse(&m, &arena, "t", fx_str_of(text), err);
+    return m;
+}
+
+TEST(text_prints_as_it_was_read)
+{
+    fx_error err = { 0 };
+    fx_kir_module *m;
+
+    setup();
+    m = parse(everything, &err);
+    CHECK_STR(err.text, "");
+    if (m) {
+        fx_kir_print(m, &out);
+        CHECK_STR(out.p, everything);
+        CHECK_EQ_I64(m->first->body->first->line, 6);
+    }
+    teardown();
+}
+
+TEST(numbers_as_operands_are_constants)
+{
+    fx_error err = { 0 };
+    fx_kir_module *m;
+
+    setup();
+    m = parse("kernel @a() { grid { yield 1 } body %t { forall %j = -1 to 64 { } } }  # comment", &err);
+    CHECK_STR(err.text, "");
+    if (m) {
+        fx_kir_print(m, &out);
+        CHECK_STR(out.p, "kernel @a() {\n  grid {\n    %0 = const i64 1\n    yield %0\n  }\n  body %t {\n    %1 = const i64 -1\n"
+                         "    %2 = const i64 64\n    forall %j = %1 to %2 {\n    }\n  }\n}\n");
+    }
+    teardown();
+}
+
+TEST(what_is_built_prints)
+{
+    fx_error err = { 0 };
+    fx_kir_module *m;
+    fx_kir_kernel *k;
+    fx_kop *n, *x, *v, *loop;
+    fx_kir_buf buf = { .dtype = FX_F32, .rank = 2, .access = FX_KIR_INOUT, .name = FX_STR("x") };
+
+    setup();
+    m = fx_kir_module_new(&arena);
+    k = fx_kir_kernel_new(m, FX_STR("double"));
+    n = fx_kir_size(k, FX_STR("n"));
+    buf.extent[0] = n;
+    buf.extent[1] = fx_kir_dim(m, 64);
+    x = fx_kir_buffer(k, &buf);
+    fx_kir_at(m, k->grid);
+    fx_kir_yield(m, FX_KIN(n));
+    fx_kir_at(m, k->body);
+    n = fx_kir_index(m, 0);
+    loop = fx_kir_forall(m, n, fx_kir_index(m, 64));
+    fx_kir_at(m, loop->block[0]);
+    v = fx_kir_load(m, x, FX_KIN(k->task, loop->block[0]->arg), 1, NULL);
+    fx_kir_store(m, x, fx_kir_op2(m, FX_KIR_ADD, v, v), FX_KIN(k->task, loop->block[0]->arg), NULL);
+    CHECK_EQ_I64(fx_kir_status(m, &err), FORNAX_OK);
+    fx_kir_print(m, &out);
+    CHECK_STR(out.p, "kernel @double(%n: size, %x: f32[%n,64] inout) {\n  grid {\n    yield %n\n  }\n  body %t {\n"
+                     "    %0 = const i64 0\n    %1 = const i64 64\n    forall %i = %0 to %1 {\n      %2 = load f32 %x[%t,%i]\n"
+                     "      %3 = add %2, %2  # f32\n      store %3, %x[%t,%i]\n    }\n  }\n}\n");
+    teardown();
+}
+
+/* What stands in the body of a kernel with %n, %x: f32[%n] in, %b: bool, and where the fault lies. */
+static const struct { const char *text, *fault; } faults[] = {
+    { "%a = ad %n, %n", "t:2:6: no such op: ad" },
+    { "%a = add %n, %q", "t:2:14: no such value: %q" },
+    { "%a = add %n, %b", "t:2:6: add doesn't take i64, bool" },
+    { "%a = add %n", "t:2:6: add takes 2 operands, not 1" },
+    { "%a = add", "t:2:6: add takes 2 operands, not 0" },
+    { "%a = add %x, %x", "t:2:6: add doesn't take a buffer, a buffer" },
+    { "add %n, %n", "t:2:1: the result of add needs a name" },
+    { "%n = add %n, %n", "t:2:1: %n is there already" },
+    { "%a = store %n, %x[0]", "t:2:6: store has no result" },
+    { "%a = const f32x3 1", "t:2:12: the lanes of a type are 2, 4, 8, 16, 32 or 64" },
+    { "%a = const f32x128 1", "t:2:12: the lanes of a type are" },
+    { "%a = const q4_0 1", "t:2:12: expected a type" },
+    { "%a = const f32 1e39", "t:2:16: a number too large for f32" },
+    { "%a = const f64 1e999", "t:2:16: expected a number" },
+    { "%a = const i64 9223372036854775808", "t:2:16: expected a whole number" },
+    { "%a = const u64 -1", "t:2:16: expected a whole number, not negative" },
+    { "%a = const bool 1", "t:2:17: expected false" },
+    { "%a = splat f32x8 %n", "t:2:6: splat doesn't make this type of its operand" },
+    { "%a = convert i64 %n", "t:2:6: convert doesn't make this type of its operand" },
+    { "%a = bitcast f32 %n", "t:2:6: bitcast doesn't take i64" },
+    { "%a = extract %n, 1", "t:2:6: extract doesn't take i64" },
+    { "%a = shuffle f32x2 %n, %n, [0,2]", "t:2:6: no such lane" },
+    { "%a = load f64 %x[%n]", "t:2:6: load doesn't give this type here" },
+    { "%a = load f32 %n[%n]", "t:2:15: expected a buffer or an array" },
+    { "%a = load f32 %x[%n,%n,%n,%n,%n,%n,%n,%n,%n]", "t:2:42: too many operands" },
+    { "%a = alloc shared f32[%n]", "t:2:6: the extents of an array are numbers" },
+    { "%a = alloc global f32[2]", "t:2:12: expected private" },
+    { "set %n, %n", "t:2:1: set takes a local" },
+    { "for %i = 0 to 4 { } %a = add %i, %n", "t:2:21: expected the end of the line" },
+    { "for %i = 0 to 4 { }\n%a = add %i, %n", "t:3:10: %i belongs to a block that is closed" },
+    { "%a = reduce f32 mean 1, %k = 0 to 4 { yield %n }", "t:2:17: expected a kind of reduction" },
+    { "%a = reduce f32 sum 65, %k = 0 to 4 { yield %n }", "t:2:6: a reduction has 1 to 64 lanes" },
+    { "%a = reduce f32 argmax 1, %k = 0 to 4 { yield %n }", "t:2:6: argmin and argmax give i64" },
+    { "threads %i = 1 to 4 { }", "t:2:1: threads begin at 0" },
+    { "if %b { yield\nyield }", "t:3:1: yield behind a yield" },
+    { "if %b {", "t:3:4: expected }" },
+    { "$", "t:2:1: a character that means nothing here" },
+};
+
+TEST(faults_have_a_place)
+{
+    for (size_t i = 0; i < FX_COUNT(faults); i++) {
+        fx_error err = { 0 };
+        char text[500];
+
+        setup();
+        snprintf(text, sizeof(text), "kernel @k(%%n: i64, %%x: f32[%%n] in, %%b: bool) { grid { yield %%n } body %%t {\n%s\n} }", faults[i].text);
+        CHECK(!parse(text, &err));
+        if (strncmp(err.text, faults[i].fault, strlen(faults[i].fault)) != 0)
+            FXTEST_FAIL("%s: \"%s\", expected \"%s\"", faults[i].text, err.text, faults[i].fault);
+        teardown();
+    }
+}
+
+TEST(deep_blocks_are_refused)
+{
+    fx_error err = { 0 };
+
+    setup();
+    fx_buf_puts(&out, "kernel @k(%b: bool) { grid { yield 1 } body %t { ");
+    for (int i = 0; i < 100000; i++)
+        fx_buf_puts(&out, "if %b {\n");
+    CHECK(!parse(out.p, &err));
+    CHECK(strstr(err.text, "too deep") != NULL);
+    teardown();
+}
+
+FXTEST_MAIN()
