@@ -236,9 +236,19 @@ fx_kir_block *fx_kir_at(fx_kir_module *m, fx_kir_block *b)
 {
     fx_kir_block *was = m->at;
 
-    if (b)
+    if (b) {
         m->at = b;
+        m->before = NULL;
+    }
     return was;
+}
+
+void fx_kir_before(fx_kir_module *m, fx_kop *op)
+{
+    if (op) {
+        m->at = op->parent;
+        m->before = op;
+    }
 }
 
 /* ---- Ops ------------------------------------------------------------------------------------------ */
@@ -246,15 +256,17 @@ fx_kir_block *fx_kir_at(fx_kir_module *m, fx_kir_block *b)
 static fx_kop *append(fx_kir_module *m, fx_kop *op)
 {
     fx_kir_block *b = m->at;
+    fx_kop *before = m->before;
 
     if (!op || m->failed)
         return NULL;
-    if (b->last && (fx_kir_rows[b->last->code].flags & FX_KOPF_END))
+    if (!before && b->last && (fx_kir_rows[b->last->code].flags & FX_KOPF_END))
         return fx_kir_fail(m, FORNAX_EARG, "%s behind a yield", fx_kir_name(op->code));
     op->parent = b;
-    op->prev = b->last;
-    *(b->last ? &b->last->next : &b->first) = op;
-    b->last = op;
+    op->prev = before ? before->prev : b->last;
+    op->next = before;
+    *(op->prev ? &op->prev->next : &b->first) = op;
+    *(before ? &before->prev : &b->last) = op;
     return op;
 }
 

@@ -13,7 +13,7 @@
  *     fx_kir_at(m, k->body);  v = fx_kir_load(m, x, FX_KIN(k->task)); ...
  *     st = fx_kir_check(k, err);
  *
- * Building: ops go to the end of the current block.  Makers infer the result's type; a fault (types
+ * Building: ops go to the end of the current block, or in front of an op of it.  Makers infer the result's type; a fault (types
  * that don't fit, no memory) is kept in the module, later makers return NULL, fx_kir_status
  * tells.  The verifier holds a finished kernel to everything else.
  *
@@ -150,6 +150,7 @@ struct fx_kir_module {
     const fx_mem *mem;
     fx_kir_kernel *first, *last;
     fx_kir_block *at;
+    fx_kop *before;              /* NULL: the end of 'at' */
     uint32_t line;               /* given to ops as they are made */
     bool failed;
     fx_error err;
@@ -171,8 +172,10 @@ fx_kop *fx_kir_buffer(fx_kir_kernel *k, const fx_kir_buf *buf);
 /* A number as an extent or stride: a CONST that stands in no block. */
 fx_kop *fx_kir_dim(fx_kir_module *m, int64_t n);
 
-/* Moves the end to build at; returns the old one. */
+/* Builds at the end of b from now on; returns the block that was built in. */
 fx_kir_block *fx_kir_at(fx_kir_module *m, fx_kir_block *b);
+/* Builds in front of op from now on. */
+void fx_kir_before(fx_kir_module *m, fx_kop *op);
 
 #define FX_KIN(...) (fx_kop *const[]){ __VA_ARGS__ }, (int)(sizeof((fx_kop *const[]){ __VA_ARGS__ }) / sizeof(fx_kop *))
 fx_kop *fx_kir_op(fx_kir_module *m, fx_kir_code code, fx_kop *const *in, int n);     /* forms SAME, COMPARE, SELECT */
