@@ -240,7 +240,14 @@ FORNAX_API const char *fornax_tokenizer_template(const fornax_tokenizer *tok);  
  * from the template only: their spellings inside messages and tools stay text. */
 typedef struct fornax_prompt fornax_prompt;
 /* json: {"messages":[{"role","content",...}], "tools":[...],
- * "add_generation_prompt":true (default), "kwargs":{names visible to the template}}. */
+ * "add_generation_prompt":true (default), "kwargs":{names visible to the template},
+ * "now":seconds since 1970 that templates take for the time (default: the clock)}.
+ *
+ * An assistant's message may have "emitted":[ids], the tokens that the model wrote for it, its end token included or
+ * not. They stand in the prompt as they are, in place of the template's rendering of the message, so that a
+ * conversation that goes on finds its pages. Only where they say what the message's content and tool_calls say (a message
+ * that was changed is the template's); thoughts in them stay where the template keeps thoughts. They may hold control
+ * tokens: take them from this engine, not from strangers. */
 FORNAX_API fornax_status fornax_prompt_render(fornax_prompt **out, const fornax_tokenizer *tok, const char *json,
                                               size_t json_n, fornax_error *err);
 FORNAX_API const char *fornax_prompt_text(const fornax_prompt *prompt, size_t *n);

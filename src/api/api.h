@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "agent/codec.h"
 #include "api/embed.h"
 #include "api/grammar.h"
 #include "base/cpu.h"
@@ -78,6 +79,12 @@ fx_status fx_api_tokenizer_new(fornax_tokenizer **out, fornax_context *ctx, fx_w
 
 /* The chat template, parsed when first used; the one for tools if the model has two. FORNAX_ENOTFOUND: none. */
 fx_status fx_api_template(const fx_template **out, const fornax_tokenizer *tok, bool tools, fx_error *err);
+
+/* How its replies are written (turn.c): the row of its chat template; whether a prompt's end has opened a thought;
+ * whether one of the form's tags is a control token. */
+const fx_codec *fx_api_codec(const fornax_tokenizer *tok, bool tools);
+bool fx_api_thinking(const fx_codec *codec, fx_str prompt);
+fx_status fx_api_special_tags(bool *special, const fornax_tokenizer *tok, const fx_codec *codec, bool calls, fx_error *err);
 
 struct fornax_model {
     fornax_context *ctx;

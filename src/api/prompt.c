@@ -1,6 +1,6 @@
 /* prompt.c - a conversation rendered by the chat template, then tokenized with the spans that
- * came from messages and tools kept free of special tokens. */
-#include "api/api.h"
+ * came from messages and tools kept free of special tokens; replies whose ids were kept (kept.c) get those. */
+#include "api/kept.h"
 
 struct fornax_prompt {
     const fx_mem *mem;
@@ -36,7 +36,7 @@ static fx_status need_type(const json_t *v, bool ok, const char *key, const char
 /* The template's variables from the request; new reference. */
 static fx_status make_vars(json_t **out, json_t *request, fx_error *err)
 {
-    static const char *const known[] = { "messages", "tools", "documents", "add_generation_prompt", "kwargs" };
+    static const char *const known[] = { "messages", "tools", "documents", "add_generation_prompt", "kwargs", "now" };
     json_t *messages = json_object_get(request, "messages"), *tools = json_object_get(request, "tools");
     json_t *documents = json_object_get(request, "documents"), *kwargs = json_object_get(request, "kwargs");
     json_t *gen = json_object_get(request, "add_generation_prompt"), *vars;
@@ -56,6 +56,7 @@ static fx_status make_vars(json_t **out, json_t *request, fx_error *err)
     FX_TRY(need_type(documents, json_is_array(documents), "documents", "an array", err));
     FX_TRY(need_type(kwargs, json_is_object(kwargs), "kwargs", "an object", err));
     FX_TRY(need_type(gen, json_is_boolean(gen), "add_generation_prompt", "true or false", err));
+    FX_TRY(need_type(json_object_get(request, "now"), json_is_integer(json_object_get(request, "now")), "now", "seconds since 1970", err));
     FX_TRY(fx_template_messages(&messages, messages, err));
     vars = json_object();
     if (json_object_set_new(vars, "messages", messages) != 0 ||
@@ -70,9 +71,10 @@ static fx_status make_vars(json_t **out, json_t *request, fx_error *err)
     return FORNAX_OK;
 }
 
-static fx_status render(fornax_prompt *p, const fornax_tokenizer *tok, json_t *request, fx_error *err)
+fx_status fx_api_render(fx_rendered *out, const fornax_tokenizer *tok, json_t *request, fx_error *err)
 {
-    fx_render_options opt = { .trusted = tok->trusted, .now = fx_api_now(tok->ctx) };
+    const json_t *now = json_object_get(request, "now");
+    fx_render_options opt = { .trusted = tok->trusted, .now = json_is_integer(now) ? json_integer_value(now) : fx_api_now(tok->ctx) };
     const fx_template *t = NULL;
     json_t *vars = NULL;
     bool tools = json_array_size(json_object_get(request, "tools")) > 0;
@@ -81,13 +83,24 @@ static fx_status render(fornax_prompt *p, const fornax_tokenizer *tok, json_t *r
     opt.vars = vars;
     fx_status st = fx_api_template(&t, tok, tools, err);
     if (st == FORNAX_OK)
-        st = fx_template_render(t, &opt, &p->text, err);
+        st = fx_template_render(t, &opt, out, err);
     json_decref(vars);
-    FX_TRY(st);
-    if (!tok->t)
-        return FORNAX_OK;
-    return fx_tokenizer_encode(tok->t, fx_buf_view(&p->text.text), p->text.data.at, p->text.data.n, FX_ENCODE_SPECIAL,
-                               &p->ids, err);
+    return st;
+}
+
+static fx_status render(fornax_prompt *p, const fornax_tokenizer *tok, json_t *request, fx_error *err)
+{
+    fx_kept kept;
+    fx_status st = fx_kept_take(&kept, tok, request, err);
+
+    if (st == FORNAX_OK)
+        st = fx_api_render(&p->text, tok, request, err);
+    if (st == FORNAX_OK)
+        st = fx_kept_place(&kept, &p->text, err);
+    if (st == FORNAX_OK && tok->t)
+        st = fx_kept_encode(&kept, &p->text, &p->ids, err);
+    fx_kept_done(&kept);
+    return st;
 }
 
 fornax_status fornax_prompt_render(fornax_prompt **out, const fornax_tokenizer *tok, const char *json, size_t json_n,

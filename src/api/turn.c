@@ -42,21 +42,29 @@ static fx_status read_json(json_t **out, const char *text, size_t n, const char 
     return fx_fail_param(err, FORNAX_EFORMAT, name, "%s: line %d, column %d: %s", name, je.line, je.column, je.text);
 }
 
-static const char *chat_template(const fornax_turn *t)
+static const char *chat_template(const fornax_tokenizer *tok, bool tools)
 {
-    const char *text = json_array_size(t->tools) > 0 && t->tok->tool_template ? t->tok->tool_template : t->tok->template_text;
+    const char *text = tools && tok->tool_template ? tok->tool_template : tok->template_text;
 
     return text ? text : "";
 }
 
+const fx_codec *fx_api_codec(const fornax_tokenizer *tok, bool tools)
+{
+    return fx_codec_of_template(fx_str_of(chat_template(tok, tools)));
+}
+
 static fx_status choose_codec(fornax_turn *t, const char *family, fx_error *err)
 {
-    const char *chat = chat_template(t);
-
-    t->codec = family ? fx_codec_find(fx_str_of(family)) : fx_codec_of_template(fx_str_of(chat));
+    t->codec = family ? fx_codec_find(fx_str_of(family)) : fx_api_codec(t->tok, json_array_size(t->tools) > 0);
     if (!t->codec)
         return fx_fail_param(err, FORNAX_EARG, "family", "family: no such family: '%s'", family);
     return FORNAX_OK;
+}
+
+bool fx_api_thinking(const fx_codec *codec, fx_str prompt)
+{
+    return codec->think_open && fx_str_ends(fx_str_trim(prompt), fx_str_of(codec->think_open));
 }
 
 /* Whether the prompt ends inside a thought, or right behind one; models whose template knows none have none. */
@@ -66,25 +74,24 @@ static void look_at_prompt(fornax_turn *t, fx_str prompt)
 
     if (!t->codec->think_open)
         return;
-    t->thinking = fx_str_ends(end, fx_str_of(t->codec->think_open));
-    t->thought_over = fx_str_ends(end, fx_str_of(t->codec->think_close)) || !strstr(chat_template(t), t->codec->think_open);
+    t->thinking = fx_api_thinking(t->codec, prompt);
+    t->thought_over = fx_str_ends(end, fx_str_of(t->codec->think_close)) ||
+                      !strstr(chat_template(t->tok, json_array_size(t->tools) > 0), t->codec->think_open);
 }
 
-/* Whether a tag is a control token, so that it shows in the text only when asked for. */
-static fx_status look_at_tags(fornax_turn *t, bool calls, fx_error *err)
+fx_status fx_api_special_tags(bool *special, const fornax_tokenizer *tok, const fx_codec *c, bool calls, fx_error *err)
 {
-    const fx_codec *c = t->codec;
     const char *const tags[] = { c->think_open, c->think_close, calls ? c->section_open : NULL, calls ? c->open : NULL,
                                  calls ? c->close : NULL, calls ? c->after_name : NULL, c->form == FX_CALL_HARMONY ? c->open : NULL };
     fx_ids ids;
     fx_status st = FORNAX_OK;
 
-    fx_ids_init(&ids, t->mem);
+    fx_ids_init(&ids, &tok->ctx->mem);
     for (size_t i = 0; st == FORNAX_OK && i < FX_COUNT(tags); i++)
         if (tags[i] && tags[i][0])
-            st = fx_tokenizer_encode(t->tok->t, fx_str_of(tags[i]), NULL, 0, FX_ENCODE_SPECIAL, &ids, err);
+            st = fx_tokenizer_encode(tok->t, fx_str_of(tags[i]), NULL, 0, FX_ENCODE_SPECIAL, &ids, err);
     for (size_t i = 0; i < ids.n; i++)
-        t->special |= fx_tokenizer_special(t->tok->t, ids.at[i]);
+        *special |= fx_tokenizer_special(tok->t, ids.at[i]);
     fx_ids_done(&ids);
     return st;
 }
@@ -163,7 +170,7 @@ static fx_status open_turn(fornax_turn *t, const fornax_turn_options *o, const f
     calls = fx_turn_has_calls(t->tools, t->choice);
     t->keep_thoughts = o->keep_thoughts != 0;
     look_at_prompt(t, fx_str_n(o->prompt ? o->prompt : "", !o->prompt ? 0 : o->prompt_n == SIZE_MAX ? strlen(o->prompt) : o->prompt_n));
-    FX_TRY(look_at_tags(t, calls, err));
+    FX_TRY(fx_api_special_tags(&t->special, t->tok, t->codec, calls, err));
     t->format = format;
     if (calls || format || t->gated)
         FX_TRY(make_grammar(t, err));

@@ -1,0 +1,50 @@
+/* kept.h - replies in a rendered conversation, token for token as the model wrote them.
+ *
+ * An assistant's message may have "emitted": the ids that the model wrote for it.
+ *
+ *     FX_TRY(fx_kept_take(&kept, tok, request, err));     out of the messages: the template doesn't see them
+ *     ... the request is rendered into 'r' ...
+ *     FX_TRY(fx_kept_place(&kept, &r, err));              where in it they belong
+ *     FX_TRY(fx_kept_encode(&kept, &r, &ids, err));       text and ids with them in their places
+ *     fx_kept_done(&kept); */
+#ifndef FX_KEPT_H
+#define FX_KEPT_H
+
+#include "api/api.h"
+
+/* The text of a prefix of the conversation, by its length and hash. */
+typedef struct fx_kept_prefix {
+    size_t n;                    /* SIZE_MAX: there is none */
+    fx_hash128 hash;
+} fx_kept_prefix;
+
+typedef struct fx_kept_reply {
+    size_t message;              /* its index */
+    fx_ids ids;                  /* what the model wrote, without the end token */
+    int32_t end_id;              /* that, or -1 */
+    bool thinks;                 /* it has a thought */
+    /* What it was written behind; and that without the thought which the prompt had opened. */
+    fx_kept_prefix before, cut;
+    size_t from;                 /* ids[from..] stand for ... */
+    fx_span place;               /* ... this part of the rendered text; empty: for none */
+    bool placed;
+} fx_kept_reply;
+
+typedef struct fx_kept {
+    const fornax_tokenizer *tok;
+    const fx_codec *codec;
+    bool special;                /* control tokens belong to replies' text */
+    json_t *request;             /* borrowed, and changed: "emitted" goes, thoughts of kept replies come back */
+    FX_VEC(fx_kept_reply) replies;
+} fx_kept;
+
+/* FORNAX_EARG: "emitted" isn't a list of the tokenizer's ids. */
+fx_status fx_kept_take(fx_kept *k, const fornax_tokenizer *tok, json_t *request, fx_error *err);
+fx_status fx_kept_place(fx_kept *k, const fx_rendered *r, fx_error *err);
+fx_status fx_kept_encode(const fx_kept *k, fx_rendered *r, fx_ids *ids, fx_error *err);
+void fx_kept_done(fx_kept *k);
+
+/* The request as text (prompt.c). */
+fx_status fx_api_render(fx_rendered *out, const fornax_tokenizer *tok, json_t *request, fx_error *err);
+
+#endif
