@@ -314,6 +314,17 @@ static void take_text(fx_gen *g, size_t index, fx_str text, bool ends)
     }
 }
 
+/* The reply's tokens, its end token too, for when the conversation comes back with its calls. */
+static void keep_tokens(fx_gen_choice *c, const fornax_event *e)
+{
+    fx_gen *g = c->gen;
+
+    if (e->token >= 0)
+        g->lost |= !FX_VEC_PUSH(&c->ids, &fx_mem_libc, e->token);
+    if (e->kind == FORNAX_EVENT_FINISH && c->calls.n > 0)
+        fx_emitted_add(&g->call->http->emitted, c->calls.at[0].id, c->ids.at, c->ids.n);
+}
+
 void fx_answer_event(fx_gen *g, size_t index, const fornax_event *e)
 {
     fx_gen_choice *c = &g->choices[index];
@@ -327,6 +338,8 @@ void fx_answer_event(fx_gen *g, size_t index, const fornax_event *e)
     if (g->stream)
         begin_choice(g, index);
     take_text(g, index, text, ends);
+    if (c->reply)
+        keep_tokens(c, e);
     c->finish = ends ? e->finish : FORNAX_FINISH_NONE;
     if (!g->stream) {
         g->held += held(c, &failed) - before;
@@ -377,6 +390,7 @@ void fx_answer_free(fx_gen *g)
             fx_buf_done(&c->calls.at[k].arguments);
         }
         FX_VEC_FREE(&c->calls, &fx_mem_libc);
+        FX_VEC_FREE(&c->ids, &fx_mem_libc);
         fornax_reply_close(c->reply);
     }
     free(g->choices);

@@ -16,6 +16,7 @@ typedef struct fx_gen_choice {
     size_t index;
     fornax_reply *reply;         /* takes chat replies apart; NULL: the text is the answer */
     FX_VEC(fx_gen_call) calls;
+    FX_VEC(int32_t) ids;         /* of a reply that is taken apart: all that was written */
     fx_buf thought;              /* gathered, when not streaming */
     fx_buf text;                 /* gathered, when not streaming */
     fx_buf lp;                   /* chat: objects of "content"; completions: tokens */

@@ -446,6 +446,7 @@ fornax_status fx_server_run(fornax_engine *engine, const fx_server_options *opt,
         return st;
     }
     pthread_mutex_init(&h.lock, NULL);
+    fx_emitted_init(&h.emitted);
     st = fx_jobs_start(&h.jobs, err);
     if (st == FORNAX_OK)
         st = fx_pump_start(&h, err);
@@ -460,6 +461,7 @@ fornax_status fx_server_run(fornax_engine *engine, const fx_server_options *opt,
     fx_jobs_stop(&h.jobs);
     fx_pump_stop(&h);
     fx_loras_stop(&h.loras);
+    fx_emitted_done(&h.emitted);
     pthread_mutex_destroy(&h.lock);
     return st;
 }

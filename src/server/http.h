@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "server/emitted.h"
 #include "server/jobs.h"
 #include "server/loras.h"
 #include "server/server.h"
@@ -82,6 +83,7 @@ struct fx_http {
     struct MHD_Daemon *daemon;
     fx_jobs jobs;
     fx_loras loras;
+    fx_emitted emitted;
     pthread_mutex_t lock;
     /* The pump: drains requests' events, watches for clients that hang up. */
     pthread_t pump;

@@ -292,6 +292,8 @@ static void chat(fx_call *c)
         st = check_modes(&body, &err);
     if (st == FORNAX_OK)
         st = fx_messages_read((json_t *)body.messages, knows_developer(c->http), &err);
+    if (st == FORNAX_OK && !fx_emitted_attach(&c->http->emitted, (json_t *)body.messages))
+        st = fx_nomem(&err, "the conversation");
     if (st == FORNAX_OK)
         st = fx_gen_new(&g, c, &body, true, &err);
     if (st == FORNAX_OK) {
