@@ -112,6 +112,13 @@ typedef struct fornax_context_options {
                                  the cgroup quota allow                                */
     const char *cpu;          /* "scalar", "avx2", "avx512", "neon"; NULL: environment
                                  variable FORNAX_CPU, else the best the machine has    */
+    const char *cache_dir;    /* a folder where packed weights are kept, so that later starts
+                                 needn't pack. NULL: nowhere; "": the folder artifacts in that of
+                                 the environment variable FORNAX_CACHE_DIR, else in fornax in
+                                 XDG_CACHE_HOME, else in ~/.cache/fornax                */
+    int64_t cache_bytes;      /* kept there at most; the least recently used go; 0: 16 GiB */
+    int64_t cache_min_bytes;  /* packed weights of fewer bytes aren't kept; 0: 128 MiB, below
+                                 which packing is as quick                              */
 } fornax_context_options;
 
 FORNAX_API fornax_status fornax_context_open(fornax_context **out, const fornax_context_options *opt,
@@ -119,6 +126,17 @@ FORNAX_API fornax_status fornax_context_open(fornax_context **out, const fornax_
 FORNAX_API void fornax_context_close(fornax_context *ctx);
 FORNAX_API int fornax_context_threads(const fornax_context *ctx);
 FORNAX_API const char *fornax_context_cpu(const fornax_context *ctx);   /* "avx512" */
+
+/* What became of cache_dir; zeros without one. A fault (a folder that can't be written, a full disk, a
+ * damaged file) costs time only: the first one of a context is logged as a warning. Any thread. */
+typedef struct fornax_cache_stats {
+    size_t size;
+    uint64_t hits;            /* models whose packed weights were there       */
+    uint64_t misses;          /* models that were packed                      */
+    uint64_t written, removed;   /* files kept; files that went for the cap's sake */
+    uint64_t faults;
+} fornax_cache_stats;
+FORNAX_API void fornax_context_get_cache(const fornax_context *ctx, fornax_cache_stats *out);
 
 /* ---- Model --------------------------------------------------------------------- */
 

@@ -20,6 +20,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "compile/store.h"
 #include "format/weights.h"
 #include "models/models.h"
 #include "runtime/adapter.h"
@@ -35,6 +36,8 @@ struct fornax_context {
     pid_t pid;                   /* of the process that opened it */
     int64_t pinned_now;          /* FORNAX_NOW, or -1 */
     fx_grammar_cache grammars;
+    fx_store *store;             /* of packed weights, or NULL */
+    size_t store_min;
     atomic_ullong serial;        /* numbers its tokenizers */
 };
 
@@ -44,6 +47,8 @@ fx_status fx_api_usable(const fornax_context *ctx, fx_error *err);
 fx_status fx_api_need(const void *given, const char *param, fx_error *err);
 #define FX_API_NEED(param) FX_TRY(fx_api_need((param), #param, err))
 int64_t fx_api_now(const fornax_context *ctx);      /* unix seconds */
+/* The context's store, as its options say; none is not an error. */
+fx_status fx_api_store_open(fornax_context *ctx, const fornax_context_options *opt, fx_error *err);
 
 struct fornax_text {
     fx_buf buf;

@@ -100,8 +100,11 @@ fornax_status fornax_context_open(fornax_context **out, const fornax_context_opt
     if (st == FORNAX_OK)
         st = fx_grammar_cache_init(&ctx->grammars, &ctx->mem, err);
     if (st == FORNAX_OK)
+        st = fx_api_store_open(ctx, opt, err);
+    if (st == FORNAX_OK)
         st = fx_pool_new(&ctx->pool, &ctx->mem, opt->threads, err);
     if (st != FORNAX_OK) {
+        fx_store_close(ctx->store);
         fx_grammar_cache_done(&ctx->grammars);
         fx_mem_free(&mem, ctx, sizeof *ctx);
         return st;
@@ -118,6 +121,7 @@ void fornax_context_close(fornax_context *ctx)
         return;
     fx_mem mem = ctx->mem;
     fx_pool_free(ctx->pool);
+    fx_store_close(ctx->store);
     fx_grammar_cache_done(&ctx->grammars);
     fx_mem_free(&mem, ctx, sizeof *ctx);
 }

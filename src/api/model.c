@@ -150,7 +150,7 @@ static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mod
 static fx_status build_program(fornax_model *m, const fornax_model_options *opt, const char *path, fx_error *err)
 {
     load l = { m, opt };
-    const fx_weight_source source = { find_weight, release_weight, progress, &l };
+    const fx_weight_source source = { .find = find_weight, .release = release_weight, .progress = progress, .user = &l };
     fx_model_options mo;
     fx_model_desc desc;
     fx_arena arena;
@@ -162,7 +162,10 @@ static fx_status build_program(fornax_model *m, const fornax_model_options *opt,
     fx_arena_init(&arena, &m->ctx->mem, 1 << 18);
     st = fx_model_build(&arena, m->weights, &mo, &desc, err);
     if (st == FORNAX_OK) {
-        const fx_compile_options co = { .mode = mo.mode, .adapters = opt->adapters != 0, .cpu = m->ctx->cpu, .pool = m->ctx->pool };
+        const fx_compile_options co = { .mode = mo.mode, .adapters = opt->adapters != 0, .cpu = m->ctx->cpu,
+                                        .pool = m->ctx->pool, .store = m->ctx->store, .store_min = m->ctx->store_min,
+                                        .content = m->fingerprint, .library = fornax_version(), .label = path };
+
         st = fx_compile(&m->program, &m->ctx->mem, desc.step, &desc.state, &source, &co, err);
     }
     if (st == FORNAX_OK)
@@ -216,6 +219,8 @@ fornax_status fornax_model_open(fornax_model **out, fornax_context *ctx, const c
     old = fx_fpmode_enter();
     st = fx_weights_open(&m->weights, &ctx->mem, path, 0, err);
     if (st == FORNAX_OK)
+        m->fingerprint = fingerprint(m->weights);
+    if (st == FORNAX_OK)
         st = fx_api_tokenizer_new(&m->tok, ctx, m->weights, opt.chat_template, err);
     if (st == FORNAX_OK)
         st = build_program(m, &opt, path, err);
@@ -226,7 +231,6 @@ fornax_status fornax_model_open(fornax_model **out, fornax_context *ctx, const c
         fornax_model_close(m);
         return st;
     }
-    m->fingerprint = fingerprint(m->weights);
     m->info.load_ms = (double)(fx_clock_ns() - start) / 1e6;
     fx_log_print(&ctx->log, FX_LOG_INFO, "%s: %s, %s, loaded in %.0f ms", path, m->info.architecture,
                  m->info.numerics_id, m->info.load_ms);

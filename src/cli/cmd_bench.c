@@ -1,4 +1,4 @@
-/* cmd_bench.c - fornax bench MODEL: prefill and decode rates, start-up, memory; perplexity.
+/* cmd_bench.c - fornax bench MODEL: prefill and decode rates, memory; start-up; perplexity.
  *
  * Rates are medians over --repeat runs, after one that doesn't count. Prefill: the prompt's tokens over the time from the
  * submission of one request to its first token. Decode: for 'batch' requests at once, tokens
@@ -17,12 +17,13 @@
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/limits.h"
+#include "cli/start_time.h"
 
 typedef struct bench_opts {
     fx_model_opts model;
     int64_t prompt, gen, batch, repeat;
     const char *ppl;
-    bool json;
+    bool json, start;
 } bench_opts;
 
 static const fx_opt opts[] = {
@@ -31,6 +32,7 @@ static const fx_opt opts[] = {
     { "batch", 'b', FX_OPT_INT, offsetof(bench_opts, batch), "N", "sequences at once in decode (default: 1)", 1, 1024 },
     { "repeat", 'r', FX_OPT_INT, offsetof(bench_opts, repeat), "N", "runs; the median counts (default: 3)", 1, 64 },
     { "ppl", 0, FX_OPT_STR, offsetof(bench_opts, ppl), "FILE", "perplexity of a text instead of rates, in windows of --ctx (default: 512)", 0, 0 },
+    { "start", 0, FX_OPT_FLAG, offsetof(bench_opts, start), NULL, "time from a process's start to its first token, and its memory", 0, 0 },
     { "json", 0, FX_OPT_FLAG, offsetof(bench_opts, json), NULL, "one JSON object", 0, 0 },
     FX_MODEL_OPTS(bench_opts, model),
     { 0 },
@@ -240,6 +242,27 @@ static int rates(const bench_opts *opt, const fornax_context *ctx, fornax_engine
     return FX_EXIT_OK;
 }
 
+/* ---- Start-up ---- */
+
+static int start_up(const bench_opts *opt, const char *path, fornax_error *err)
+{
+    double ms[64], rss[64];
+    fx_start_time one;
+
+    for (int64_t i = -1; i < opt->repeat; i++) {         /* the first fills caches, and doesn't count */
+        if (fx_start_time_measure(&one, path, &opt->model, err) != FORNAX_OK)
+            return fx_cli_fail(err);
+        if (i >= 0) {
+            ms[i] = one.first_ms;
+            rss[i] = (double)one.rss_bytes;
+        }
+    }
+    printf(opt->json ? "{\"first_token_ms\": %.1f, \"rss_bytes\": %.0f}\n"
+                     : "first token after %.1f ms, %.0f bytes resident\n",
+           median(ms, opt->repeat), median(rss, opt->repeat));
+    return FX_EXIT_OK;
+}
+
 /* ---- Perplexity ---- */
 
 typedef struct scorer {
@@ -318,6 +341,8 @@ static int run(const void *o, int n, char **args)
     (void)n;
     if (opt->ppl && opt->model.ctx && opt->model.ctx < 4)
         return fx_cli_fail(&(fornax_error){ .status = FORNAX_EARG, .param = "max_context", .text = "expected at least 4 with --ppl" });
+    if (opt->start)
+        return start_up(opt, args[0], &err);
     fx_cli_catch_interrupt();
     eo.no_prefix_cache = 1;
     eo.max_batch = (int)FX_MAX(opt->batch, 64);
@@ -339,6 +364,7 @@ const fx_cmd fx_cmd_bench = {
     .name = "bench", .args = "MODEL", .min_args = 1, .max_args = 1,
     .summary = "measure prefill, decode, start-up and memory beside the machine's limits, or perplexity",
     .examples = "  fornax bench model.gguf --threads 2 --prompt 512 --gen 64 --batch 16 --json\n"
+                "  fornax bench model.gguf --start --no-cache\n"
                 "  fornax bench model.gguf --ppl text.txt --ctx 512\n",
     .opts = opts, .opts_bytes = sizeof(bench_opts), .defaults = &defaults, .run = run,
 };

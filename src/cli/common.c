@@ -53,6 +53,9 @@ fornax_status fx_cli_context(fornax_context **ctx, const fx_model_opts *m, forna
     opt.log = log_line;
     opt.log_level = m->verbose ? 3 : 1;
     opt.threads = (int)m->threads;
+    opt.cache_dir = m->no_cache ? NULL : m->cache ? m->cache : "";
+    opt.cache_min_bytes = m->cache ? 1 : 0;      /* who names a folder wants it used */
+    opt.cache_bytes = m->cache_mib << 20;
     return fornax_context_open(ctx, &opt, err);
 }
 

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -336,6 +337,7 @@ static void *write_main(void *user)
     fx_store_write *w = user;
     fx_error err = { 0 };
 
+    setpriority(PRIO_PROCESS, 0, 10);            /* of this thread: requests come first */
     if (write_one(w, &err) != FORNAX_OK)
         fault(w->store, "packed weights aren't kept", &err);
     return NULL;

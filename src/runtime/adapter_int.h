@@ -13,6 +13,13 @@ typedef struct fx_adapter_part {
     size_t a_tile, b_tile;
 } fx_adapter_part;
 
+/* Pages that many matrices share. */
+typedef struct fx_weight_region {
+    struct fx_weight_region *next;
+    uint8_t *at;                 /* from fx_pages_alloc */
+    size_t bytes, used;
+} fx_weight_region;
+
 struct fx_adapter {
     const fx_mem *mem;
     const fx_matmul_kernel *kernel;

@@ -7,7 +7,8 @@
  *
  * Weights of products are packed, all threads together, into the layout of the
  * kernel that the CPU level chooses; after that the source's pages are released,
- * so one resident copy remains.  Embedding tables stay views of the source. */
+ * so one resident copy remains.  Embedding tables stay views of the source.  Where the
+ * source can keep packed weights, a later program with the same recipe packs nothing. */
 #ifndef FX_BIND_H
 #define FX_BIND_H
 
@@ -23,10 +24,20 @@ typedef struct fx_weight_view {
     size_t row_bytes;
 } fx_weight_view;
 
+/* Where packed weights outlive the program that packed them. */
+typedef struct fx_weight_keep {
+    /* Those of an equal recipe, 'bytes' of them, which stay as long as the program (fx_program_on_free); NULL: none. */
+    const void *(*find)(void *user, fx_hash128 recipe, size_t bytes);
+    /* They were packed, and stay as long as the program. */
+    void (*keep)(void *user, fx_hash128 recipe, const void *at, size_t bytes);
+    void *user;
+} fx_weight_keep;
+
 typedef struct fx_weight_source {
     bool (*find)(void *user, fx_str name, fx_weight_view *out);
     void (*release)(void *user, fx_str name);                      /* no longer needed resident; may be NULL */
     bool (*progress)(void *user, double fraction);                 /* false: stop with ECANCEL; may be NULL */
+    const fx_weight_keep *keep;                                    /* may be NULL */
     void *user;
 } fx_weight_source;
 
@@ -38,5 +49,8 @@ void fx_program_allow_adapters(fx_program *p);
 fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_table *state,
                           const fx_weight_source *source, fx_pool *pool, const fx_cpu *cpu, fx_error *err);
 size_t fx_program_weight_bytes(const fx_program *p);
+bool fx_program_found_weights(const fx_program *p);      /* nothing was packed */
+/* Called when the program is freed, while its weights are still there. One. */
+void fx_program_on_free(fx_program *p, void (*fn)(void *user), void *user);
 
 #endif

@@ -1,5 +1,9 @@
 /* program.c - binds a plan's weights: views, converted vectors, packed tiles.
  *
+ * First each weight is laid out: its form, its kernel and its place among the bytes that
+ * the program owns. Then these are found, as an earlier start packed them (recipe.c says when they are
+ * the same), or filled.
+ *
  * A row of a product's weight goes: file row -> (dequantized to f32 -> rounded to
  * the held dtype, where that differs) -> kernel's tile of 16 rows.  Tiles are
  * independent, so packing runs on the pool, a weight at a time; the source pages of
@@ -10,8 +14,6 @@
 
 #include "base/fpmode.h"
 #include "tensor/blocks.h"
-
-#define REGION_BYTES ((size_t)64 << 20)     /* address space, not memory */
 
 fx_status fx_program_new(fx_program **out, const fx_mem *mem, fx_error *err)
 {
@@ -29,7 +31,14 @@ fx_arena *fx_program_arena(fx_program *p) { return &p->arena; }
 const fx_state_table *fx_program_state(const fx_program *p) { return &p->state; }
 int64_t fx_program_vocab(const fx_program *p) { return p->plan->vocab; }
 void fx_program_allow_adapters(fx_program *p) { p->adapters = true; }
-size_t fx_program_weight_bytes(const fx_program *p) { return p->weight_bytes; }
+size_t fx_program_weight_bytes(const fx_program *p) { return p->owned_bytes; }
+bool fx_program_found_weights(const fx_program *p) { return p->owned && !p->pages; }
+
+void fx_program_on_free(fx_program *p, void (*fn)(void *user), void *user)
+{
+    p->on_free = fn;
+    p->on_free_user = user;
+}
 
 static void add_work(const fx_program *p, const fx_launch *l, fx_program_work *sum)
 {
@@ -72,8 +81,9 @@ void fx_program_free(fx_program *p)
 {
     if (!p)
         return;
-    for (const fx_weight_region *r = p->regions; r; r = r->next)
-        fx_pages_free(r->at, r->bytes);
+    if (p->on_free)
+        p->on_free(p->on_free_user);
+    fx_pages_free(p->pages, p->owned_bytes);
     fx_arena_done(&p->arena);
     fx_mem_free(p->mem, p, sizeof *p);
 }
@@ -160,43 +170,24 @@ static fx_status find_sources(const fx_plan_weight *w, const fx_weight_source *s
     return FORNAX_OK;
 }
 
-/* A new region of at least 'bytes', the place for the next weights. What nothing is written to
- * stays without memory. */
-static fx_weight_region *add_region(fx_program *p, size_t bytes)
-{
-    fx_weight_region *r = FX_ARENA_NEW(&p->arena, fx_weight_region);
-
-    if (!r)
-        return NULL;
-    r->bytes = FX_MAX(bytes, REGION_BYTES);
-    r->at = fx_pages_alloc(r->bytes);
-    if (!r->at)
-        return NULL;
-    r->next = p->regions;
-    p->regions = r;
-    return r;
-}
-
-/* Room for a weight, cleared, cache lines of its own. */
+/* A place for a weight among those that the program owns, cache lines of its own. */
 static fx_status own(fx_program *p, fx_bound_weight *b, size_t bytes, fx_error *err)
 {
-    fx_weight_region *r = p->regions;
     size_t need;
 
-    if (bytes > PTRDIFF_MAX)
+    if (bytes > PTRDIFF_MAX - 64)
         return fx_nomem(err, "the packed weights");
     need = FX_ROUND_UP(FX_MAX(bytes, (size_t)1), 64);
-    if (!r || need > r->bytes - r->used)
-        r = add_region(p, need);
-    if (!r)
+    if (need > PTRDIFF_MAX - p->owned_bytes)
         return fx_nomem(err, "the packed weights");
-    b->owned = r->at + r->used;
+    b->place = p->owned_bytes;
     b->owned_bytes = need;
-    b->data = b->owned;
-    r->used += need;
-    p->weight_bytes += need;
+    p->owned_bytes += need;
     return FORNAX_OK;
 }
+
+/* Where a weight is to be filled in. */
+static uint8_t *room_of(const fx_program *p, const fx_bound_weight *b) { return p->pages + b->place; }
 
 /* n numbers as 16-bit floats; where dst is f32, they lie there already. */
 static void narrow(const float *wide, fx_dtype to, void *dst, int64_t n)
@@ -222,15 +213,15 @@ static void convert_row(const fx_weight_view *v, bool transposed, const void *sr
 
 /* ---- Vectors and tables ---- */
 
-/* Vectors of all sources, one after another. */
-static fx_status bind_vector(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s,
-                             fx_error *err)
+static fx_status lay_vector(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, fx_error *err)
 {
-    float *dst;
-
     b->dtype = FX_F32;
-    FX_TRY(own(p, b, (size_t)(w->rows * w->cols) * sizeof(float), err));
-    dst = b->owned;
+    return own(p, b, (size_t)(w->rows * w->cols) * sizeof(float), err);
+}
+
+/* Vectors of all sources, one after another. */
+static void fill_vector(const fx_plan_weight *w, const sources *s, float *dst)
+{
     for (int32_t i = 0; i < w->n_src; i++) {
         const fx_weight_view *v = &s->v[i];
         size_t each = fx_dtype_is_float(v->dtype) ? fx_dtype_row_bytes(v->dtype, 1) : 0;
@@ -243,33 +234,38 @@ static fx_status bind_vector(fx_program *p, const fx_plan_weight *w, fx_bound_we
         for (int64_t r = 0; r < v->rows; r++, dst += v->cols)
             fx_dequantize_row(v->dtype, (const uint8_t *)v->data + (size_t)r * v->row_bytes, dst, v->cols);
     }
-    return FORNAX_OK;
+}
+
+static const uint8_t *first_row(const sources *s)
+{
+    return (const uint8_t *)s->v[0].data + (size_t)row_of_part(&s->part[0], 0) * s->v[0].row_bytes;
 }
 
 /* An embedding table stays in file form; only a narrower dtype than the file's makes a copy
  * (a wider one is what the lookup computes anyway). */
-static fx_status bind_table(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s, fx_error *err)
+static fx_status lay_table(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s, fx_error *err)
 {
     const fx_weight_view *v = &s->v[0];
-    bool narrows = (w->dtype == FX_BF16 || w->dtype == FX_F16) && w->dtype != v->dtype;
-    float *tmp;
 
     b->dtype = v->dtype;
     b->row_bytes = v->row_bytes;
-    b->data = (const uint8_t *)v->data + (size_t)row_of_part(&s->part[0], 0) * v->row_bytes;
-    if (!narrows)
+    b->data = first_row(s);
+    if ((w->dtype != FX_BF16 && w->dtype != FX_F16) || w->dtype == v->dtype)
         return FORNAX_OK;
     b->dtype = w->dtype;
     b->row_bytes = (size_t)v->cols * 2;
-    const uint8_t *from = b->data;
+    return own(p, b, b->row_bytes * (size_t)v->rows, err);
+}
 
-    FX_TRY(own(p, b, b->row_bytes * (size_t)v->rows, err));
-    tmp = fx_mem_array(p->mem, (size_t)v->cols, sizeof *tmp);
+static fx_status fill_table(const fx_program *p, const fx_bound_weight *b, const sources *s, fx_error *err)
+{
+    const fx_weight_view *v = &s->v[0];
+    float *tmp = fx_mem_array(p->mem, (size_t)v->cols, sizeof *tmp);
+
     if (!tmp)
         return fx_nomem(err, "an embedding row");
     for (int64_t r = 0; r < v->rows; r++)
-        convert_row(v, false, from + (size_t)r * v->row_bytes, w->dtype,
-                    (uint8_t *)b->owned + (size_t)r * b->row_bytes, tmp);
+        convert_row(v, false, first_row(s) + (size_t)r * v->row_bytes, b->dtype, room_of(p, b) + (size_t)r * b->row_bytes, tmp);
     fx_mem_free(p->mem, tmp, (size_t)v->cols * sizeof *tmp);
     return FORNAX_OK;
 }
@@ -379,23 +375,37 @@ static fx_status run_pack(fx_task_fn fn, pack_job *j, bool converts, int64_t til
     return FORNAX_OK;
 }
 
-static fx_status bind_product(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s,
-                              fx_pool *pool, fx_error *err)
+static int64_t product_tiles(const fx_plan_weight *w, const sources *s)
+{
+    return w->paired ? FX_DIV_UP(s->v[0].rows, 16) * 2 : FX_DIV_UP(w->rows, 16);
+}
+
+static fx_status lay_product(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s, fx_error *err)
 {
     fx_dtype dtype = w->dtype == FX_DTYPE_COUNT ? s->v[0].dtype : w->dtype;
-    pack_job j = { .w = w, .s = s, .dtype = dtype };
-    int64_t tiles = w->paired ? FX_DIV_UP(s->v[0].rows, 16) * 2 : FX_DIV_UP(w->rows, 16);
-    bool converts = false, changes = false;
+    bool changes = false;
 
-    for (int32_t i = 0; i < w->n_src; i++) {
+    for (int32_t i = 0; i < w->n_src; i++)
         changes |= s->v[i].dtype != dtype;
-        converts |= s->part[i].transposed || s->v[i].dtype != dtype;
-    }
-    FX_TRY(own_tiles(p, w, b, dtype, changes, tiles, err));
-    j.kernel = b->kernel;
-    j.tile_bytes = b->tile_bytes;
-    j.tiles = b->owned;
-    return run_pack(pack_tiles, &j, converts, tiles, pool, err);
+    return own_tiles(p, w, b, dtype, changes, product_tiles(w, s), err);
+}
+
+/* What all jobs that fill a weight with tiles have. */
+static pack_job job_of(const fx_program *p, const fx_plan_weight *w, const fx_bound_weight *b)
+{
+    return (pack_job){ .w = w, .dtype = b->dtype, .kernel = b->kernel, .tile_bytes = b->tile_bytes, .tiles = room_of(p, b) };
+}
+
+static fx_status fill_product(const fx_program *p, const fx_plan_weight *w, const fx_bound_weight *b, const sources *s,
+                              fx_pool *pool, fx_error *err)
+{
+    pack_job j = job_of(p, w, b);
+    bool converts = false;
+
+    j.s = s;
+    for (int32_t i = 0; i < w->n_src; i++)
+        converts |= s->part[i].transposed || s->v[i].dtype != b->dtype;
+    return run_pack(pack_tiles, &j, converts, product_tiles(w, s), pool, err);
 }
 
 /* ---- Experts: matrix after matrix, each in tiles of its own ---- */
@@ -520,23 +530,37 @@ static fx_status find_scales(const fx_plan_weight *w, const fx_weight_source *sr
     return FORNAX_OK;
 }
 
-static fx_status pack_experts(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_view *v,
-                              fx_pool *pool, fx_error *err)
+/* Of an expert, or of a head. */
+static int64_t tiles_each(const fx_plan_weight *w)
 {
-    int64_t sides = w->paired ? 2 : 1, tiles;
-    pack_job j = { .w = w, .views = v, .dtype = w->dtype == FX_DTYPE_COUNT ? v[0].dtype : w->dtype };
-    bool changes = false;
+    int64_t sides = w->paired ? 2 : 1;
+
+    return FX_DIV_UP(w->rows / w->experts / sides, 16) * sides;
+}
+
+static fx_status lay_experts(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_view *v, bool changes,
+                             fx_error *err)
+{
+    fx_dtype dtype = w->dtype == FX_DTYPE_COUNT ? v[0].dtype : w->dtype;
 
     for (int32_t i = 0; i < w->n_src; i++)
-        changes |= v[i].dtype != j.dtype;
-    j.tiles_each = FX_DIV_UP(w->rows / w->experts / sides, 16) * sides;
-    tiles = j.tiles_each * w->experts;
-    FX_TRY(own_tiles(p, w, b, j.dtype, changes, tiles, err));
-    b->expert_bytes = (size_t)j.tiles_each * b->tile_bytes;
-    j.kernel = b->kernel;
-    j.tile_bytes = b->tile_bytes;
-    j.tiles = b->owned;
-    return run_pack(pack_expert_tiles, &j, changes || w->layout >= FX_EXPERTS_TRANSPOSED, tiles, pool, err);
+        changes |= v[i].dtype != dtype;
+    FX_TRY(own_tiles(p, w, b, dtype, changes, tiles_each(w) * w->experts, err));
+    b->expert_bytes = (size_t)tiles_each(w) * b->tile_bytes;
+    return FORNAX_OK;
+}
+
+static fx_status fill_experts(const fx_program *p, const fx_plan_weight *w, const fx_bound_weight *b, const fx_weight_view *v,
+                              fx_pool *pool, fx_error *err)
+{
+    pack_job j = job_of(p, w, b);
+    bool changes = w->layout >= FX_EXPERTS_TRANSPOSED;
+
+    j.views = v;
+    j.tiles_each = tiles_each(w);
+    for (int32_t i = 0; i < w->n_src; i++)
+        changes |= v[i].dtype != b->dtype;
+    return run_pack(pack_expert_tiles, &j, changes, j.tiles_each * w->experts, pool, err);
 }
 
 /* ---- Heads: a part of each one's share of a tensor ---- */
@@ -586,31 +610,17 @@ static void pack_heads(void *user, int64_t h0, int64_t h1, int worker)
     }
 }
 
-static fx_status bind_heads(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_source *src,
+static fx_status fill_heads(const fx_program *p, const fx_plan_weight *w, const fx_bound_weight *b, const fx_weight_view *v,
                             fx_pool *pool, fx_error *err)
 {
-    const fx_plan_part *t = &w->part[0];
-    int64_t n_rows = w->rows / w->experts, cols = t->transposed ? n_rows : w->cols;
-    pack_job j = { .w = w, .tiles_each = FX_DIV_UP(n_rows, 16) };
-    fx_weight_view v;
+    pack_job j = job_of(p, w, b);
     size_t room;
 
-    if (!src->find(src->user, w->expert_src[0], &v))
-        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it", FX_STR_ARG(w->name));
-    if (v.rows != t->stride * w->experts || v.cols != cols || !fx_dequantize_supports(v.dtype))
-        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld rows of %lld numbers, found %lld of %lld",
-                       FX_STR_ARG(w->name), (long long)(t->stride * w->experts), (long long)cols, (long long)v.rows,
-                       (long long)v.cols);
-    j.views = &v;
-    j.dtype = w->dtype == FX_DTYPE_COUNT ? v.dtype : w->dtype;
-    FX_TRY(own_tiles(p, w, b, j.dtype, t->transposed || v.dtype != j.dtype, j.tiles_each * w->experts, err));
-    b->expert_bytes = (size_t)j.tiles_each * b->tile_bytes;
-    j.kernel = b->kernel;
-    j.tile_bytes = b->tile_bytes;
-    j.tiles = b->owned;
+    j.views = v;
+    j.tiles_each = tiles_each(w);
     j.worker_bytes = 16 * FX_ROUND_UP(fx_dtype_row_bytes(j.dtype, w->cols), 64) +
                      FX_ROUND_UP((size_t)w->cols * sizeof(float), 64) +
-                     FX_ROUND_UP((size_t)(t->rows * v.cols) * sizeof(float), 64);
+                     FX_ROUND_UP((size_t)(w->part[0].rows * v->cols) * sizeof(float), 64);
     room = j.worker_bytes * (size_t)fx_pool_threads(pool);
     j.rows = fx_pages_alloc(room);
     if (!j.rows)
@@ -620,26 +630,33 @@ static fx_status bind_heads(fx_program *p, const fx_plan_weight *w, fx_bound_wei
     return FORNAX_OK;
 }
 
-static fx_status bind_experts(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_source *src,
-                              fx_pool *pool, fx_error *err)
+static fx_status find_head_view(const fx_plan_weight *w, const fx_weight_source *src, fx_weight_view *v, fx_error *err)
 {
-    size_t n = (size_t)w->n_src * 2;     /* scales, where there are some, behind */
-    fx_weight_view *v = fx_mem_array(p->mem, n, sizeof *v);
-    fx_status st = v ? FORNAX_OK : fx_nomem(err, "the views of experts");
+    const fx_plan_part *t = &w->part[0];
+    int64_t cols = t->transposed ? w->rows / w->experts : w->cols;
 
-    for (int32_t i = 0; i < w->n_src && st == FORNAX_OK; i++) {
+    if (!src->find(src->user, w->expert_src[0], v))
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it", FX_STR_ARG(w->name));
+    if (v->rows != t->stride * w->experts || v->cols != cols || !fx_dequantize_supports(v->dtype))
+        return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: expected %lld rows of %lld numbers, found %lld of %lld",
+                       FX_STR_ARG(w->name), (long long)(t->stride * w->experts), (long long)cols, (long long)v->rows,
+                       (long long)v->cols);
+    return FORNAX_OK;
+}
+
+/* Checked views of experts or heads, of which there may be many: [n_src], and the scales, where there are some, behind. */
+static fx_status find_views(const fx_plan_weight *w, const fx_weight_source *src, fx_weight_view *v, fx_error *err)
+{
+    if (w->by_head)
+        return find_head_view(w, src, v, err);
+    for (int32_t i = 0; i < w->n_src; i++) {
         if (!src->find(src->user, w->expert_src[i], &v[i]))
-            st = fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it",
-                         FX_STR_ARG(w->expert_src[i]));
-        else if (w->layout == FX_EXPERTS_BLOCKS)
-            st = find_scales(w, src, w->expert_src[i], &v[i], &v[w->n_src + i], err);
-        else
-            st = check_expert_view(w, w->expert_src[i], &v[i], err);
+            return fx_fail(err, FORNAX_EFORMAT, "tensor %.*s: the model needs it, the file lacks it",
+                           FX_STR_ARG(w->expert_src[i]));
+        FX_TRY(w->layout == FX_EXPERTS_BLOCKS ? find_scales(w, src, w->expert_src[i], &v[i], &v[w->n_src + i], err)
+                                              : check_expert_view(w, w->expert_src[i], &v[i], err));
     }
-    if (st == FORNAX_OK)
-        st = pack_experts(p, w, b, v, pool, err);
-    fx_mem_free(p->mem, v, n * sizeof *v);
-    return st;
+    return FORNAX_OK;
 }
 
 static void release_sources(const fx_plan_weight *w, const fx_weight_source *src)
@@ -659,21 +676,42 @@ static fx_status copy_state(fx_program *p, const fx_state_table *state, fx_error
     return FORNAX_OK;
 }
 
+/* ---- All kinds ---- */
+
+/* Lays a weight out, or fills it. */
+static fx_status bind_views(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_source *source,
+                            bool fill, fx_pool *pool, fx_error *err)
+{
+    size_t n = (size_t)FX_MAX(w->n_src, 1) * 2;
+    fx_weight_view *v = fx_mem_array(p->mem, n, sizeof *v);
+    fx_status st = v ? find_views(w, source, v, err) : fx_nomem(err, "the views of experts");
+
+    if (st == FORNAX_OK && !fill)
+        st = lay_experts(p, w, b, v, w->by_head && w->part[0].transposed, err);
+    else if (st == FORNAX_OK)
+        st = w->by_head ? fill_heads(p, w, b, v, pool, err) : fill_experts(p, w, b, v, pool, err);
+    fx_mem_free(p->mem, v, n * sizeof *v);
+    return st;
+}
+
 static fx_status bind_weight(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const fx_weight_source *source,
-                             fx_pool *pool, fx_error *err)
+                             bool fill, fx_pool *pool, fx_error *err)
 {
     sources s;
 
-    if (w->by_head)
-        return bind_heads(p, w, b, source, pool, err);
-    if (w->experts)
-        return bind_experts(p, w, b, source, pool, err);
+    if (w->by_head || w->experts)
+        return bind_views(p, w, b, source, fill, pool, err);
     FX_TRY(find_sources(w, source, &s, err));
-    if (w->use == FX_USE_VECTOR)
-        return bind_vector(p, w, b, &s, err);
-    if (w->use == FX_USE_TABLE)
-        return bind_table(p, w, b, &s, err);
-    return bind_product(p, w, b, &s, pool, err);
+    switch (w->use) {
+    case FX_USE_VECTOR:
+        if (!fill)
+            return lay_vector(p, w, b, err);
+        fill_vector(w, &s, (float *)(void *)room_of(p, b));
+        return FORNAX_OK;
+    case FX_USE_TABLE: return fill ? fill_table(p, b, &s, err) : lay_table(p, w, b, &s, err);
+    case FX_USE_MATMUL: break;
+    }
+    return fill ? fill_product(p, w, b, &s, pool, err) : lay_product(p, w, b, &s, err);
 }
 
 /* Where a router hangs on them activations aren't rounded to bf16: near ties between experts are common, and the
@@ -686,6 +724,60 @@ static bool has_router(const fx_plan *plan)
     return false;
 }
 
+static fx_status lay_out(fx_program *p, const fx_weight_source *source, fx_error *err)
+{
+    p->weights = FX_ARENA_NEWN(&p->arena, fx_bound_weight, (size_t)p->plan->n_weights + 1);
+    if (!p->weights)
+        return fx_nomem(err, "the weight table");
+    for (int32_t i = 0; i < p->plan->n_weights; i++)
+        FX_TRY(bind_weight(p, &p->plan->weights[i], &p->weights[i], source, false, NULL, err));
+    return FORNAX_OK;
+}
+
+static fx_status fill_all(fx_program *p, const fx_weight_source *source, fx_pool *pool, fx_error *err)
+{
+    int32_t n = p->plan->n_weights;
+
+    p->pages = fx_pages_alloc(p->owned_bytes);
+    if (!p->pages)
+        return fx_nomem(err, "the packed weights");
+    p->owned = p->pages;
+    for (int32_t i = 0; i < n; i++) {
+        const fx_plan_weight *w = &p->plan->weights[i];
+        fx_bound_weight *b = &p->weights[i];
+
+        if (source->progress && !source->progress(source->user, (double)i / n))
+            return fx_fail(err, FORNAX_ECANCEL, "loading was cancelled");
+        if (b->owned_bytes)
+            FX_TRY(bind_weight(p, w, b, source, true, pool, err));
+        if (w->use == FX_USE_MATMUL)
+            release_sources(w, source);
+    }
+    return FORNAX_OK;
+}
+
+/* The bytes that the program owns: found, or filled and kept. */
+static fx_status get_weights(fx_program *p, const fx_weight_source *source, fx_pool *pool, fx_error *err)
+{
+    const fx_weight_keep *keep = source->keep;
+    fx_hash128 recipe;
+
+    FX_TRY(lay_out(p, source, err));
+    if (keep) {
+        FX_TRY(fx_program_recipe(p, source, &recipe, err));
+        p->owned = keep->find(keep->user, recipe, p->owned_bytes);
+    }
+    if (!p->owned) {
+        FX_TRY(fill_all(p, source, pool, err));
+        if (keep)
+            keep->keep(keep->user, recipe, p->pages, p->owned_bytes);
+    }
+    for (int32_t i = 0; i < p->plan->n_weights; i++)
+        if (p->weights[i].owned_bytes)
+            p->weights[i].data = p->owned + p->weights[i].place;
+    return FORNAX_OK;
+}
+
 fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_table *state,
                           const fx_weight_source *source, fx_pool *pool, const fx_cpu *cpu, fx_error *err)
 {
@@ -695,20 +787,8 @@ fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_tab
     p->plan = plan;
     p->cpu = *cpu;
     p->cpu.bf16_fast = cpu->bf16_fast && !has_router(plan);
-    if (st == FORNAX_OK && !(p->weights = FX_ARENA_NEWN(&p->arena, fx_bound_weight, (size_t)plan->n_weights + 1)))
-        st = fx_nomem(err, "the weight table");
-    for (int32_t i = 0; st == FORNAX_OK && i < plan->n_weights; i++) {
-        const fx_plan_weight *w = &plan->weights[i];
-        fx_bound_weight *b = &p->weights[i];
-
-        if (source->progress && !source->progress(source->user, (double)i / plan->n_weights)) {
-            st = fx_fail(err, FORNAX_ECANCEL, "loading was cancelled");
-            break;
-        }
-        st = bind_weight(p, w, b, source, pool, err);
-        if (st == FORNAX_OK && w->use == FX_USE_MATMUL)
-            release_sources(w, source);
-    }
+    if (st == FORNAX_OK)
+        st = get_weights(p, source, pool, err);
     fx_fpmode_leave(old);
     return st;
 }

@@ -10,21 +10,13 @@
 
 /* A plan weight in the form its launches read. */
 typedef struct fx_bound_weight {
-    const void *data;            /* TABLE: file rows or 'owned'; VECTOR: f32; MATMUL: tiles */
-    void *owned;                 /* in a region of the program, or NULL: a view of the file */
-    size_t owned_bytes;
+    const void *data;            /* TABLE: file rows or converted; VECTOR: f32; MATMUL: tiles */
+    size_t place, owned_bytes;   /* among those that the program owns; 0 bytes: a view of the file */
     fx_dtype dtype;              /* as held */
     size_t row_bytes;            /* TABLE */
     size_t tile_bytes, expert_bytes;   /* MATMUL; of one expert */
     const fx_matmul_kernel *kernel;
 } fx_bound_weight;
-
-/* Pages that many weights share: most weights are smaller than a huge page. */
-typedef struct fx_weight_region {
-    struct fx_weight_region *next;
-    uint8_t *at;                 /* from fx_pages_alloc */
-    size_t bytes, used;
-} fx_weight_region;
 
 struct fx_program {
     const fx_mem *mem;
@@ -34,8 +26,14 @@ struct fx_program {
     fx_cpu cpu;
     bool adapters;               /* steps may name adapters */
     fx_bound_weight *weights;    /* [plan->n_weights] */
-    fx_weight_region *regions;   /* newest first */
-    size_t weight_bytes;         /* resident, owned */
+    const uint8_t *owned;        /* all weights that aren't views of the file, in the order of the plan: most are */
+    size_t owned_bytes;          /* smaller than a huge page */
+    uint8_t *pages;              /* where they were filled in, from fx_pages_alloc; NULL: they were found */
+    void (*on_free)(void *user); /* or NULL */
+    void *on_free_user;
 };
+
+/* What the owned bytes are made of and how: equal for two programs whose weights have equal bytes in files of equal content. */
+fx_status fx_program_recipe(const fx_program *p, const fx_weight_source *source, fx_hash128 *out, fx_error *err);
 
 #endif

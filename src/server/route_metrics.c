@@ -31,6 +31,15 @@ static const metric metrics[] = {
       offsetof(fornax_engine_stats, step_ns_total), 1e-9 },
 };
 
+#define C(name, field, help) { "fornax_artifact_" name, "counter", help, offsetof(fornax_cache_stats, field), 1 }
+static const metric cache_metrics[] = {
+    C("hits_total", hits, "models whose packed weights were found in the cache folder"),
+    C("misses_total", misses, "models that were packed"),
+    C("written_total", written, "files of packed weights kept"),
+    C("removed_total", removed, "files that went for the cap's sake"),
+    C("faults_total", faults, "damaged files, and what couldn't be written"),
+};
+
 static const double bounds[] = { 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60 };
 
 void fx_histogram_add(fx_histogram *h, uint64_t from_ns, uint64_t to_ns)
@@ -73,22 +82,29 @@ static void put_http(fx_buf *b, fx_http *h)
     pthread_mutex_unlock(&h->lock);
 }
 
+static void put_table(fx_buf *b, const metric *rows, size_t n, const void *values)
+{
+    for (const metric *m = rows; m < rows + n; m++) {
+        uint64_t v;
+
+        memcpy(&v, (const char *)values + m->at, sizeof v);
+        fx_buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s ", m->name, m->help, m->name, m->type, m->name);
+        fx_buf_double(b, (double)v * m->scale);
+        fx_buf_putc(b, '\n');
+    }
+}
+
 static void reply(fx_call *c)
 {
     fornax_engine_stats s = FORNAX_OPTIONS(fornax_engine_stats);
+    fornax_cache_stats cache = FORNAX_OPTIONS(fornax_cache_stats);
     fx_buf b;
 
     fornax_engine_get_stats(c->http->engine, &s);
+    fornax_context_get_cache(fornax_model_context(fornax_engine_model(c->http->engine)), &cache);
     fx_buf_init(&b, &fx_mem_libc);
-    for (size_t i = 0; i < FX_COUNT(metrics); i++) {
-        uint64_t v;
-
-        memcpy(&v, (const char *)&s + metrics[i].at, sizeof v);
-        fx_buf_printf(&b, "# HELP %s %s\n# TYPE %s %s\n%s ", metrics[i].name, metrics[i].help, metrics[i].name,
-                      metrics[i].type, metrics[i].name);
-        fx_buf_double(&b, (double)v * metrics[i].scale);
-        fx_buf_putc(&b, '\n');
-    }
+    put_table(&b, metrics, FX_COUNT(metrics), &s);
+    put_table(&b, cache_metrics, FX_COUNT(cache_metrics), &cache);
     put_http(&b, c->http);
     fx_reply_text(c, 200, "text/plain; version=0.0.4; charset=utf-8", fx_buf_view(&b));
     fx_buf_done(&b);

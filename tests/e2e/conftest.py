@@ -5,10 +5,12 @@ FORNAX_MODEL, FORNAX_MINILM
               real models (default: what scripts/model fetched); empty or missing: the
               tests that need one are skipped. The rest run on the tiny random checkpoints of tests/data/models.
 """
+import atexit
 import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +27,10 @@ TINY = str(ROOT / "tests/data/models/llama3")
 TINY_QWEN = str(ROOT / "tests/data/models/qwen3")
 PAGE = 32                   # tokens in a KV page
 START_SECONDS = 180         # sanitizer builds on a busy machine
+
+# Packed weights go where nothing of the user's lies.
+os.environ["FORNAX_CACHE_DIR"] = tempfile.mkdtemp(prefix="fornax-cache-")
+atexit.register(shutil.rmtree, os.environ["FORNAX_CACHE_DIR"], ignore_errors=True)
 
 
 def real_model():

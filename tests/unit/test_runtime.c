@@ -148,7 +148,8 @@ typedef struct compiled {
     fx_error err;
 } compiled;
 
-static void compile(compiled *c, const char *dtype, int threads, fx_dtype_mode mode, const fx_weight_source *source)
+static void compile_in(compiled *c, const char *dtype, int threads, fx_dtype_mode mode, const fx_weight_source *source,
+                       fx_store *store, uint64_t content)
 {
     fx_state_table state = { .kv_dtype = FX_F32, .page_tokens = 32 };
     fx_graph *g;
@@ -157,9 +158,15 @@ static void compile(compiled *c, const char *dtype, int threads, fx_dtype_mode m
     fx_arena_init(&c->arena, &fx_mem_libc, 0);
     CHECK_OK(fx_pool_new(&c->pool, &fx_mem_libc, threads, &c->err), c->err);
     g = make_graph(&c->arena, dtype);
-    const fx_compile_options opt = { .mode = mode, .cpu = fx_cpu_detect(), .pool = c->pool };
+    const fx_compile_options opt = { .mode = mode, .cpu = fx_cpu_detect(), .pool = c->pool, .store = store, .store_min = 1,
+                                     .content = { content, 0 }, .library = "fornax test", .label = "a graph" };
     fx_state_layout(&state);
     c->st = g ? fx_compile(&c->program, &fx_mem_libc, g, &state, source, &opt, &c->err) : FORNAX_EFORMAT;
+}
+
+static void compile(compiled *c, const char *dtype, int threads, fx_dtype_mode mode, const fx_weight_source *source)
+{
+    compile_in(c, dtype, threads, mode, source, NULL, 0);
 }
 
 static void drop(compiled *c)
@@ -303,6 +310,119 @@ TEST(binding_can_be_cancelled)
     compile(&c, "f32", 1, FX_MODE_AUTO, &source);
     CHECK(c.st == FORNAX_ECANCEL && !c.program);
     drop(&c);
+}
+
+/* ---- Packed weights that outlive their program ---- */
+
+static char kept_dir[64];
+
+static fx_store *new_store(void)
+{
+    const fx_log silent = { NULL, NULL, FX_LOG_ERROR };
+    fx_store *s = NULL;
+    fx_error err = { 0 };
+
+    strcpy(kept_dir, "/tmp/fx-runtime-XXXXXX");
+    CHECK(mkdtemp(kept_dir) != NULL);
+    CHECK_OK(fx_store_open(&s, &fx_mem_libc, &silent, kept_dir, 1 << 20, &err), err);
+    return s;
+}
+
+static void end_store(fx_store *s)
+{
+    char command[128];
+
+    fx_store_close(s);
+    snprintf(command, sizeof command, "rm -rf %s", kept_dir);
+    CHECK(system(command) == 0);
+}
+
+/* Compiles, runs; were the weights found? Their logits must be 'want', if that isn't NULL. */
+static bool found_weights(fx_store *s, fx_dtype_mode mode, uint64_t content, float *logits, const float *want)
+{
+    int32_t tokens[MAX_ROWS];
+    bool found = false;
+    compiled c;
+
+    for (int i = 0; i < MAX_ROWS; i++)
+        tokens[i] = i * 3 % VOCAB;
+    compile_in(&c, "f32", 2, mode, &plain_source, s, content);
+    CHECK_OK(c.st, c.err);
+    if (c.program) {
+        found = fx_program_found_weights(c.program);
+        run_step(&c, tokens, MAX_ROWS, logits);
+        if (want)
+            CHECK_MEM(logits, want, sizeof(float) * MAX_ROWS * VOCAB);
+    }
+    drop(&c);
+    return found;
+}
+
+TEST(packed_weights_are_found_again)
+{
+    static float first[MAX_ROWS * VOCAB], bf16[MAX_ROWS * VOCAB], again[MAX_ROWS * VOCAB];
+    fx_store *s = new_store();
+
+    make_tensors(false);
+    CHECK(!found_weights(s, FX_MODE_AUTO, 1, first, NULL));
+    CHECK_EQ_I64(tensors[GATE].released, 1);
+    CHECK(found_weights(s, FX_MODE_AUTO, 1, again, first));
+    CHECK_EQ_I64(tensors[GATE].released, 1);             /* nobody looked at them */
+    CHECK(!found_weights(s, FX_MODE_BF16, 1, bf16, NULL));
+    CHECK(found_weights(s, FX_MODE_BF16, 1, again, bf16));
+    CHECK(!found_weights(s, FX_MODE_AUTO, 2, again, first));     /* another file */
+    tensors[UP].at[5] = 2;                               /* the content, not these bytes, is what weights are known by */
+    CHECK(found_weights(s, FX_MODE_AUTO, 2, again, first));
+    CHECK_EQ_U64(fx_store_count(s).written, 3);
+    make_tensors(true);                                  /* the same names, other types */
+    CHECK(!found_weights(s, FX_MODE_AUTO, 1, again, NULL));
+    CHECK_EQ_U64(fx_store_count(s).faults, 0);
+    end_store(s);
+}
+
+static size_t kept_bytes;
+
+/* Changes one byte of each kept file; 'at' counts from the front. */
+static bool change_byte(void *user, const fx_folder_entry *e)
+{
+    const size_t *at = user;
+    char name[400];
+    FILE *f;
+
+    if (!strstr(e->name, ".fxa"))
+        return true;
+    kept_bytes = e->bytes;
+    snprintf(name, sizeof name, "%s/%s", kept_dir, e->name);
+    f = *at < e->bytes ? fopen(name, "r+b") : NULL;
+    if (f) {
+        int c;
+
+        fseek(f, (long)*at, SEEK_SET);
+        c = fgetc(f);
+        fseek(f, (long)*at, SEEK_SET);
+        fputc(c ^ 0x10, f);
+        fclose(f);
+    }
+    return true;
+}
+
+/* Whichever byte of a kept file changes, the weights are packed anew and what is computed is what it was. */
+TEST(no_damaged_byte_is_computed_with)
+{
+    static float first[MAX_ROWS * VOCAB], again[MAX_ROWS * VOCAB];
+    size_t step = getenv("FXTEST_LONG") ? 1 : 397;
+    fx_store *s = new_store();
+
+    make_tensors(false);
+    CHECK(!found_weights(s, FX_MODE_AUTO, 1, first, NULL));
+    kept_bytes = 1;
+    for (size_t at = 0; at < kept_bytes; at += step) {
+        CHECK(fx_folder_list(kept_dir, change_byte, &at, NULL) == FORNAX_OK);
+        if (found_weights(s, FX_MODE_AUTO, 1, again, first))
+            FXTEST_FAIL("byte %zu of %zu", at, kept_bytes);
+    }
+    CHECK(kept_bytes > 10000);
+    end_store(s);
 }
 
 FXTEST_MAIN()
