@@ -77,6 +77,7 @@ typedef struct fx_kir_kernel fx_kir_kernel;
 typedef struct fx_kir_module fx_kir_module;
 
 #define FX_KIR_MAX_RANK 8
+#define FX_KIR_MAX_ARRAYS (1 << 18)      /* bytes of all arrays of a kernel */
 typedef enum fx_kir_access { FX_KIR_IN = 1, FX_KIR_OUT = 2, FX_KIR_INOUT = 3 } fx_kir_access;
 typedef enum fx_kir_space { FX_KIR_GLOBAL, FX_KIR_SHARED, FX_KIR_PRIVATE } fx_kir_space;
 typedef enum fx_kir_combine {

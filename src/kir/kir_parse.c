@@ -348,7 +348,9 @@ static fx_kop *access_op(parser *p, operands *o)
         return NULL;
     if (!fx_lex_at(&p->lex, "]") && !parse_values(p, o->in, &o->n, FX_KIR_MAX_RANK))
         return NULL;
-    if (!fx_lex_expect(&p->lex, "]") || (fx_lex_take_name(&p->lex, "if") && !parse_value(p, &mask)))
+    if (!fx_lex_expect(&p->lex, "]"))
+        return NULL;
+    if (!p->lex.t.first && fx_lex_take_name(&p->lex, "if") && !parse_value(p, &mask))
         return NULL;
     if (o->code == FX_KIR_STORE)
         op = fx_kir_store(p->m, buf, value, o->in, o->n, mask);
@@ -434,7 +436,7 @@ static bool parse_kind(parser *p, fx_kir_combine *out)
 
 static fx_kop *reduce_op(parser *p, operands *o)
 {
-    fx_kir_combine kind;
+    fx_kir_combine kind = FX_KIR_SUM;
     fx_token counter;
     int64_t lanes;
     fx_dtype t;

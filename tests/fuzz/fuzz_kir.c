@@ -1,9 +1,19 @@
-/* fuzz_kir.c - the text form of kernels: what parses prints to a text that parses back to the same text. */
+/* fuzz_kir.c - the text form of kernels: what parses prints to a text that parses back to the same text, and passes the verifier or is
+ * refused with a sentence. */
 #include <stdlib.h>
 
 #include "kir/kir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* The verifier's verdict comes with a sentence. */
+static void check(fx_kir_kernel *k)
+{
+    fx_error err = { 0 };
+
+    if (fx_kir_check(k, &err) != FORNAX_OK && !err.text[0])
+        abort();
+}
 
 /* Parses s and appends what it prints to; false if it doesn't parse. */
 static bool reprint(fx_str s, fx_buf *out)
@@ -15,10 +25,13 @@ static bool reprint(fx_str s, fx_buf *out)
 
     fx_arena_init(&arena, &fx_mem_libc, 0);
     ok = fx_kir_parse(&m, &arena, "fuzz", s, &err) == FORNAX_OK;
-    if (ok)
+    if (ok) {
         fx_kir_print(m, out);
-    else if (!err.text[0])
+        for (fx_kir_kernel *k = m->first; k; k = k->next)
+            check(k);
+    } else if (!err.text[0]) {
         abort();
+    }
     fx_arena_done(&arena);
     return ok;
 }

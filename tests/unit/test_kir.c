@@ -1,6 +1,7 @@
 /* test_kir.c - the loop IR: its text, with the faults that a reader of it finds. */
 #include "fxtest.h"
 
+#include "base/file.h"
 #include "base/text.h"
 #include "kir/kir.h"
 
@@ -52,6 +53,9 @@ static const char everything[] =
     "    %14 = shuffle f32x8 %v, %13, [0,1,2,3,4,5,6,7]\n"
     "    %m = const boolx4 true\n"
     "    %15 = load f32x4 %x[%t,%0] if %m\n"
+    "    store %15, %y[%t,%0]\n"
+    "    if %lt {\n"
+    "    }\n"
     "    %16 = gather f32x4 %x[%t,%11] if %m\n"
     "    store %15, %y[%t,%0] if %m\n"
     "    scatter %16, %y[%t,%11]\n"
@@ -225,5 +229,88 @@ TEST(deep_blocks_are_refused)
     CHECK(strstr(err.text, "too deep") != NULL);
     teardown();
 }
+
+/* ---- The verifier ------------------------------------------------------------------------------------ */
+
+/* Around cases that don't begin with "kernel". */
+static const char head[] = "kernel @k(%n: size, %m: size, %f: f32, %x: f32[%n,64] in, %y: f32[%n,64] out, %z: f32[%n,64] inout) {\n"
+                           "grid { yield %n }\nbody %t {\n";
+
+/* Per access, a digit an axis: whether it is known to be inside. */
+static void print_bounds(const fx_kir_block *b, fx_buf *to)
+{
+    for (const fx_kop *op = b->first; op; op = op->next) {
+        if (op->code >= FX_KIR_LOAD && op->code <= FX_KIR_SCATTER) {
+            fx_buf_puts(to, " ");
+            for (int i = 0; i < op->in[0]->u.buf->rank; i++)
+                fx_buf_putc(to, fx_kir_in_bounds(op, i) ? '1' : '0');
+        }
+        for (int i = 0; i < 2; i++) {
+            if (op->block[i])
+                print_bounds(op->block[i], to);
+        }
+    }
+}
+
+/* A case is a kernel (or the body of one) and "expect ok", "expect" and what the fault ends with, or "expect inside" and
+ * the digits of print_bounds. */
+static void check_case(const char *file, int line, fx_str text, fx_str expect)
+{
+    bool whole = fx_str_find(text, FX_STR("kernel @"), 0) != FX_STR_NONE;
+    fx_error err = { 0 };
+    fx_kir_module *m = NULL;
+    fx_buf all, got;
+
+    setup();
+    fx_buf_init(&all, &fx_mem_libc);
+    fx_buf_init(&got, &fx_mem_libc);
+    fx_buf_printf(&all, "%s%.*s%s", whole ? "" : head, FX_STR_ARG(text), whole ? "" : "}\n}\n");
+    fx_buf_puts(&got, "");
+    if (fx_kir_parse(&m, &arena, "t", fx_buf_view(&all), &err) != FORNAX_OK || fx_kir_check(m->first, &err) != FORNAX_OK)
+        fx_buf_puts(&got, err.text);
+    else if (fx_str_starts(expect, FX_STR("inside")))
+        fx_buf_puts(&got, "inside"), print_bounds(m->first->body, &got);
+    else
+        fx_buf_puts(&got, "ok");
+    if (!fx_str_ends(fx_buf_view(&got), expect))
+        FXTEST_FAIL("%s:%d: \"%s\", expected \"%.*s\"", file, line, got.p, FX_STR_ARG(expect));
+    fx_buf_done(&got);
+    fx_buf_done(&all);
+    teardown();
+}
+
+static int run_cases(const char *file)
+{
+    fx_file *f = NULL;
+    fx_error err = { 0 };
+    fx_str text;
+    size_t from = 0;
+    int n = 0, line = 1;
+
+    CHECK_OK(fx_file_map(&f, &fx_mem_libc, file, &err), err);
+    if (!f)
+        return 0;
+    text = fx_file_bytes(f);
+    for (;;) {
+        size_t at = fx_str_find(text, FX_STR("\nexpect "), from), end;
+
+        if (at == FX_STR_NONE)
+            break;
+        end = fx_str_find(text, FX_STR("\n"), at + 8);
+        end = end == FX_STR_NONE ? text.n : end;
+        for (size_t i = from; i < at + 1; i++)
+            line += text.p[i] == '\n';
+        check_case(file, line, fx_str_n(text.p + from, at + 1 - from), fx_str_n(text.p + at + 8, end - at - 8));
+        line++;
+        from = end + (end < text.n);
+        n++;
+    }
+    fx_file_unmap(f);
+    return n;
+}
+
+TEST(checks_hold_and_faults_are_found) { CHECK(run_cases(FXTEST_SOURCE "/tests/cases/kir/check.kir") > 40); }
+TEST(bounds_are_found) { CHECK(run_cases(FXTEST_SOURCE "/tests/cases/kir/bounds.kir") > 10); }
+TEST(what_is_apart_is_found) { CHECK(run_cases(FXTEST_SOURCE "/tests/cases/kir/apart.kir") > 20); }
 
 FXTEST_MAIN()
