@@ -32,6 +32,12 @@ START_SECONDS = 180         # sanitizer builds on a busy machine
 os.environ["FORNAX_CACHE_DIR"] = tempfile.mkdtemp(prefix="fornax-cache-")
 atexit.register(shutil.rmtree, os.environ["FORNAX_CACHE_DIR"], ignore_errors=True)
 
+# Behind nohup or in the background of a script these are ignored, and what is ignored here is so in the programs
+# under test.
+for sig in signal.SIGINT, signal.SIGHUP, signal.SIGQUIT:
+    if signal.getsignal(sig) == signal.SIG_IGN:
+        signal.signal(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
+
 
 def real_model():
     path = os.environ.get("FORNAX_MODEL")

@@ -49,7 +49,7 @@ def test_without_being_asked_no_chunk_has_usage(tiny, options):
     assert [c["choices"][0]["finish_reason"] for c in chunks[-2:]] == [None, "length"]
 
 
-@pytest.mark.parametrize("path, body", [(CHAT, TREE), (RAW, {"prompt": [[1, 2, 3], [4, 5]], "max_tokens": 3, "n": 2})])
+@pytest.mark.parametrize("path, body", [(CHAT, TREE), (RAW, {"prompt": [[1, 2, 3], [4, 5]], "max_tokens": 3, "n": 2, "seed": 1})])
 def test_usage_is_one_chunk_after_the_last_finish_reason(tiny, path, body):
     chunks = events(tiny, {**body, "stream_options": {"include_usage": True}}, path)
     u = chunks[-1]["usage"]

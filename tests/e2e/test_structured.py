@@ -53,7 +53,7 @@ def test_many_choices_penalties_and_bias(tiny):
 
 
 def test_streams_join_to_the_same_text(tiny):
-    body = {"messages": HELLO, "max_tokens": 200, "temperature": 1.5, "seed": 5, "response_format": schema_format(PERSON)}
+    body = {"messages": HELLO, "max_tokens": 480, "temperature": 1, "seed": 5, "response_format": schema_format(PERSON)}
     whole = tiny.post("/v1/chat/completions", body)[1]["choices"][0]["message"]["content"]
     chunks = list(tiny.client().chat.completions.create(model="tiny", stream=True, **body))
     assert "".join(c.choices[0].delta.content or "" for c in chunks) == whole
@@ -199,10 +199,10 @@ def test_client_helpers(tiny):
         city: str = pydantic.Field(max_length=5)
 
     client = tiny.client()
-    r = client.beta.chat.completions.parse(model="tiny", messages=HELLO, response_format=Event, temperature=1, max_tokens=200)
+    r = client.beta.chat.completions.parse(model="tiny", messages=HELLO, response_format=Event, temperature=1, max_tokens=480, seed=1)
     assert isinstance(r.choices[0].message.parsed, Event)
     r = client.beta.chat.completions.parse(model="tiny", messages=HELLO, tools=[openai.pydantic_function_tool(Call)],
-                                           tool_choice="required", parallel_tool_calls=False, temperature=1, max_tokens=200)
+                                           tool_choice="required", parallel_tool_calls=False, temperature=1, max_tokens=480, seed=1)
     assert isinstance(r.choices[0].message.tool_calls[0].function.parsed_arguments, Call)
 
 
