@@ -180,7 +180,7 @@ fx_status fx_turn_pairs(fx_gnode *out, fx_turn *t, const json_t *tool, size_t i,
 {
     const pair_form *f = form_of(t->spec->codec);
     place p = { .tool = i };
-    fx_gnode args;
+    fx_gnode args = FX_GNODE_FAIL;
 
     FX_TRY(parameters(&args, t, f, fx_turn_parameters(tool), &p, err));
     return fx_turn_form(out, t, err, "snsns", f->before, fx_turn_literal(t, fx_turn_name(tool)), f->after_name, args, f->close);

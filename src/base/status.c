@@ -23,6 +23,26 @@ static size_t cut(const char *z, size_t n, size_t cap)
     return n;
 }
 
+/* What a sentence quotes may hold anything; a terminal or a log would obey control characters.  The two lines that
+ * base/diag.h puts behind a sentence (the second ends with the caret) stay lines. */
+static void tame(char *text, size_t n)
+{
+    size_t lines = n;
+
+    for (int i = 0; n && text[n - 1] == '^' && i < 2; i++) {
+        do {
+            if (lines == 0)
+                break;
+        } while (text[--lines] != '\n');
+    }
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        if ((c < 32 || c == 127) && !(c == '\n' && i >= lines))
+            text[i] = ' ';
+    }
+}
+
 static void fill(fx_error *err, fx_status st, const char *param, const char *fmt, va_list ap)
 {
     char text[sizeof(err->text) + 8];
@@ -38,6 +58,7 @@ static void fill(fx_error *err, fx_status st, const char *param, const char *fmt
     n = cut(text, strlen(text), sizeof(err->text));
     memcpy(err->text, text, n);
     err->text[n] = 0;
+    tame(err->text, n);
 }
 
 fx_status fx_fail(fx_error *err, fx_status st, const char *fmt, ...)

@@ -150,6 +150,8 @@ static fx_status check_rules(fx_ebnf *e, uint32_t *start)
         if (!regular(e, &ref, 0) && r->terminal)
             return fx_ebnf_bad(e, FORNAX_EFORMAT, r->offset, "a terminal can't be recursive or hold tokens or schemas");
     }
+    if (e->ignored && !regular(e, e->ignored, 0))
+        return fx_ebnf_bad(e, FORNAX_EFORMAT, e->ignored->offset, "what is ignored can't be recursive or hold tokens or schemas");
     if (!fx_map_get(&e->names, fx_str_of(name), &id))
         return fx_fail(e->err, FORNAX_EFORMAT, "%s: expected a rule named '%s'", e->name, name);
     *start = (uint32_t)id;

@@ -37,6 +37,19 @@ TEST(errors_are_filled_and_cut)
     }
 }
 
+/* What a sentence quotes may be anyone's bytes: no control characters come through, and only a diagnostic has lines. */
+TEST(errors_are_tame)
+{
+    fx_error err = { 0 };
+
+    fx_fail(&err, FORNAX_EFORMAT, "near '%s'", "a\n\x1b[2J\r\tb\x7f");
+    CHECK_STR(err.text, "near 'a  [2J  b '");
+    fx_fail(&err, FORNAX_EFORMAT, "x\ny: %s", "z\n{{ a\n   ^");
+    CHECK_STR(err.text, "x y: z\n{{ a\n   ^");
+    fx_fail(&err, FORNAX_EFORMAT, "^");
+    CHECK_STR(err.text, "^");
+}
+
 /* An allocator that counts bytes and can fail after some calls. */
 typedef struct meter {
     size_t live;

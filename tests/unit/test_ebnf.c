@@ -115,6 +115,8 @@ TEST(faults)
         { "start: \"a\"\n%declare B", FORNAX_EUNSUP, NULL },
         { "%import python.NAME\nstart: NAME", FORNAX_EUNSUP, NULL },
         { "root ::= %json {\"type\": 5}", FORNAX_EFORMAT, NULL },
+        { "start: \"a\"\n%ignore /b/ | %json {\"type\":\"integer\"}", FORNAX_EFORMAT,
+          "g:2:8: what is ignored can't be recursive or hold tokens or schemas\n%ignore /b/ | %json {\"type\":\"integer\"}\n       ^" },
         { "root ::= \"a\" root", FORNAX_EFORMAT, "nothing can match: rule 'root' has no end" },
         { "root ::= x root \"a\" | \"b\"\nx ::= \"c\"?", FORNAX_EUNSUP, NULL },
     };
