@@ -186,59 +186,87 @@ static const fx_attr *find_attr(const fx_op_init *init, fx_attr_key key)
     return NULL;
 }
 
+/* A copy of n elements in the arena; never NULL but for want of memory. */
+static bool keep_array(fx_module *m, const void **at, int64_t n, size_t each)
+{
+    void *copy = n >= 0 ? fx_arena_array(m->arena, (size_t)n + 1, each) : NULL;
+
+    if (copy && n)
+        memcpy(copy, *at, (size_t)n * each);
+    *at = copy;
+    return copy != NULL;
+}
+
+static bool keep_str(fx_module *m, fx_str *s)
+{
+    s->p = s->n ? fx_arena_strdup(m->arena, s->p, s->n) : "";
+    return s->p != NULL;
+}
+
+static bool keep_params(fx_module *m, fx_attr *a)
+{
+    fx_kernel_param *copy = FX_ARENA_NEWN(m->arena, fx_kernel_param, (size_t)a->u.params.n + 1);
+
+    for (int64_t i = 0; copy && i < a->u.params.n; i++) {
+        copy[i] = a->u.params.at[i];
+        if (!keep_str(m, &copy[i].name) || (copy[i].kind == FX_KPARAM_STR && !keep_str(m, &copy[i].s)))
+            return false;
+    }
+    a->u.params.at = copy;
+    return copy != NULL;
+}
+
+#define KEEP_ARRAY(m, list, n) keep_array(m, (const void **)&(list), n, sizeof(*(list)))
+
 /* Copies what an attribute points to, so that a caller's may be short-lived. */
 static bool attr_keep(fx_module *m, fx_attr *a)
 {
     switch (fx_attr_rows[a->key].kind) {
-    case FX_ATTR_STR:
-        a->u.s.p = a->u.s.n ? fx_arena_strdup(m->arena, a->u.s.p, a->u.s.n) : "";
-        return a->u.s.p != NULL;
-    case FX_ATTR_TYPE: {
-        fx_type *copy = FX_ARENA_NEW(m->arena, fx_type);
-
-        if (copy)
-            *copy = *a->u.type;
-        a->u.type = copy;
-        return copy != NULL;
+    case FX_ATTR_STR: return keep_str(m, &a->u.s);
+    case FX_ATTR_TYPE: return KEEP_ARRAY(m, a->u.type, 1);
+    case FX_ATTR_DATA: return keep_array(m, &a->u.v.at, a->u.v.n, fx_dtype_size(a->u.v.dtype));
+    case FX_ATTR_DIMS: return KEEP_ARRAY(m, a->u.dims.at, a->u.dims.n);
+    case FX_ATTR_INTS: return KEEP_ARRAY(m, a->u.ints.at, a->u.ints.n);
+    case FX_ATTR_TYPES: return KEEP_ARRAY(m, a->u.types.at, a->u.types.n);
+    case FX_ATTR_PARAMS: return keep_params(m, a);
+    default: return true;
     }
-    case FX_ATTR_FLOATS: {
-        float *copy = FX_ARENA_NEWN(m->arena, float, (size_t)a->u.v.n + 1);
+}
 
-        if (copy && a->u.v.n)
-            memcpy(copy, a->u.v.at, (size_t)a->u.v.n * sizeof(float));
-        a->u.v.at = copy;
-        return copy != NULL;
-    }
-    default:
-        return true;
+/* What an attribute is where nobody gives it. */
+static void set_default(fx_attr *a)
+{
+    const fx_attr_row *row = &fx_attr_rows[a->key];
+
+    switch (row->kind) {
+    case FX_ATTR_FLOAT: a->u.f = row->dflt; break;
+    case FX_ATTR_STR: a->u.s = FX_STR(""); break;
+    case FX_ATTR_INTS: a->u.ints.n = 0; break;
+    case FX_ATTR_TYPES: a->u.types.n = 0; break;
+    case FX_ATTR_PARAMS: a->u.params.n = 0; break;
+    default: a->u.dim = fx_dim_of((int64_t)row->dflt); break;
     }
 }
 
 static bool set_attrs(fx_module *m, fx_op *op, const fx_op_init *init)
 {
     const fx_op_row *row = &fx_op_rows[op->code];
-    int n = 0, used = 0;
+    int used = 0;
 
-    for (int k = 0; k < FX_A_COUNT; k++) {
-        const fx_attr *given = find_attr(init, (fx_attr_key)k);
+    for (int n = 0; n < op->n_attrs; n++) {
+        fx_attr_key k = (fx_attr_key)row->attrs[n];
+        const fx_attr *given = find_attr(init, k);
         fx_attr *a = &op->attrs[n];
 
-        if (!(row->attrs >> k & 1))
-            continue;
-        n++;
-        a->key = (fx_attr_key)k;
+        a->key = k;
         if (given) {
             *a = *given;
             used++;
         } else if (fx_attr_rows[k].required) {
             fx_module_fail(m, FORNAX_EFORMAT, "%s: attribute %s is missing", row->text, fx_attr_rows[k].text);
             return false;
-        } else if (fx_attr_rows[k].kind == FX_ATTR_FLOAT) {
-            a->u.f = fx_attr_rows[k].dflt;
-        } else if (fx_attr_rows[k].kind == FX_ATTR_STR) {
-            a->u.s = FX_STR("");
         } else {
-            a->u.i = (int64_t)fx_attr_rows[k].dflt;
+            set_default(a);
         }
         if (!attr_keep(m, a)) {
             no_memory(m);
@@ -277,23 +305,37 @@ static bool set_operands(fx_module *m, fx_op *op, const fx_op_init *init)
     return true;
 }
 
-/* How many results: those of its row; for an op with regions, what its first yields. */
-static int count_results(const fx_op_init *init)
+#define MAX_RESULTS 4096
+
+/* How many results: those of its row, or as many as what the op is made of tells. */
+static int64_t count_results(const fx_module *m, const fx_op_init *init)
 {
     fx_op_names names = fx_op_names_of(fx_op_rows[init->code].results);
+    const fx_graph *callee;
+    const fx_attr *a;
 
     if (!names.variadic)
         return names.n;
-    if (init->n_regions && init->regions[0] && init->regions[0]->first->last)
-        return init->regions[0]->first->last->n_in;
-    return 0;
+    switch (init->code) {
+    case FX_OP_WHILE: return init->n_in;
+    case FX_OP_SPLIT: return (a = find_attr(init, FX_A_SIZES)) ? a->u.dims.n : 0;
+    case FX_OP_CHUNK: return (a = find_attr(init, FX_A_PARTS)) ? a->u.i : 0;
+    case FX_OP_CUSTOM: return (a = find_attr(init, FX_A_TYPES)) ? a->u.types.n : 0;
+    case FX_OP_INPLACE_CUSTOM: return ((a = find_attr(init, FX_A_TYPES)) ? a->u.types.n : 0) + 1;
+    case FX_OP_CALL:
+        a = find_attr(init, FX_A_CALLEE);
+        callee = a ? fx_graph_find(m, a->u.s) : NULL;
+        return callee && fx_graph_output(callee) ? fx_graph_output(callee)->n_in : 0;
+    default:                             /* what its first region yields */
+        return init->n_regions && init->regions[0] && init->regions[0]->first->last ? init->regions[0]->first->last->n_in : 0;
+    }
 }
 
 static int count_attrs(fx_opcode code)
 {
     int n = 0;
 
-    for (uint64_t set = fx_op_rows[code].attrs; set; set &= set - 1)
+    while (fx_op_rows[code].attrs[n] != FX_A_COUNT)
         n++;
     return n;
 }
@@ -301,15 +343,19 @@ static int count_attrs(fx_opcode code)
 static fx_op *new_op(fx_module *m, const fx_op_init *init)
 {
     fx_op_names names = fx_op_names_of(fx_op_rows[init->code].operands);
+    int64_t n_out = count_results(m, init);
     fx_op *op = FX_ARENA_NEW(m->arena, fx_op);
 
     if (!op)
         return no_memory(m);
+    if (n_out < 0 || n_out > MAX_RESULTS)
+        return fx_module_fail(m, FORNAX_EFORMAT, "%s: %lld results, the limit is %d", fx_opcode_name(init->code),
+                              (long long)n_out, MAX_RESULTS);
     op->code = init->code;
     op->file = init->file;
     op->line = init->line;
     op->n_in = names.variadic ? init->n_in : names.n;
-    op->n_out = count_results(init);
+    op->n_out = (int)n_out;
     op->n_attrs = count_attrs(init->code);
     op->n_regions = init->n_regions;
     op->in = FX_ARENA_NEWN(m->arena, fx_use, (size_t)op->n_in + 1);
@@ -406,8 +452,13 @@ fx_op *fx_op_make(fx_module *m, const fx_op_init *init)
 {
     fx_op *op;
 
-    if (m->failed || !(op = new_op(m, init)))
+    if (m->failed)
         return NULL;
+    op = new_op(m, init);
+    if (!op) {
+        add_place(m, init);
+        return NULL;
+    }
     if (!set_operands(m, op, init) || !set_attrs(m, op, init) || !own_regions(m, op, init) ||
         !fx_shape_infer(m, op) || !link_op(m, op)) {
         drop_operands(op);
@@ -440,6 +491,20 @@ const fx_attr *fx_op_attr(const fx_op *op, fx_attr_key key)
     }
     FX_ASSERT(!"attribute of the op");
     return NULL;
+}
+
+int64_t fx_op_int_at(const fx_op *op, fx_attr_key key, int i, int64_t dflt)
+{
+    const fx_attr *a = fx_op_attr(op, key);
+
+    return i < a->u.ints.n ? a->u.ints.at[i] : dflt;
+}
+
+int fx_op_axis(const fx_op *op, fx_attr_key key, int rank)
+{
+    int64_t axis = fx_op_i(op, key);
+
+    return (int)(axis < 0 ? axis + rank : axis);
 }
 
 fx_op *fx_def_of(const fx_value *v, fx_opcode code)
@@ -479,10 +544,27 @@ bool fx_value_is_const(const fx_value *v)
         v->def->code != FX_OP_RESHAPE && v->def->code != FX_OP_ROWS && v->def->code != FX_OP_TRANSPOSE)
         return false;
     for (int i = 0; i < v->def->n_in; i++) {
-        if (!fx_value_is_const(v->def->in[i].value))
+        if (v->def->in[i].value && !fx_value_is_const(v->def->in[i].value))
             return false;
     }
     return true;
+}
+
+bool fx_slice_is_columns(const fx_op *op)
+{
+    const fx_type *x = &fx_op_in(op, 0)->type;
+
+    return !fx_op_in(op, 1) && fx_op_i(op, FX_A_STEP) == 1 && fx_op_axis(op, FX_A_AXIS, x->rank) == x->rank - 1 &&
+           fx_dim_is_static(fx_type_last(x)) && fx_dim_is_static(fx_op_dim(op, FX_A_START)) &&
+           fx_dim_is_static(fx_op_dim(op, FX_A_LENGTH));
+}
+
+bool fx_gather_is_rows(const fx_op *op)
+{
+    const fx_type *x = &fx_op_in(op, 0)->type, *rows = &fx_op_in(op, 1)->type;
+
+    return fx_op_axis(op, FX_A_AXIS, x->rank) == 0 && x->rank == 2 && x->dtype == FX_F32 && rows->rank == 1 &&
+           rows->dtype == FX_I32;
 }
 
 fx_str fx_op_label(const fx_op *op)
@@ -525,8 +607,10 @@ void fx_value_hoist(fx_value *v, fx_op *op)
     FX_ASSERT(fx_value_is_const(v));
     if (v->def->block != op->block || fx_op_before(v->def, op))
         return;
-    for (int i = 0; i < v->def->n_in; i++)
-        fx_value_hoist(v->def->in[i].value, op);
+    for (int i = 0; i < v->def->n_in; i++) {
+        if (v->def->in[i].value)
+            fx_value_hoist(v->def->in[i].value, op);
+    }
     fx_op *def = v->def;
     fx_block *b = op->block;
 

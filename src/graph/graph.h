@@ -1,7 +1,7 @@
 /* graph.h - what a model computes: ops on typed values, in blocks, in regions.
  *
  * module -> graphs -> region -> blocks -> ops -> values.  A graph owns one region whose
- * entry block is its body; an op may own regions too (cond).  Values are results of
+ * entry block is its body; an op may own regions too (cond, while).  Values are results of
  * ops or arguments of blocks, and are used only after they were made, in their block
  * or one inside it.  Effects are ordered by values of dtype FX_CHAIN.  Weights are named
  * constants, bound when a program is made.
@@ -39,17 +39,18 @@ bool fx_vtype_of_name(fx_dtype *out, fx_str name);
 
 typedef enum fx_device_kind { FX_DEVICE_CPU } fx_device_kind;
 
-#define FX_MAX_RANK 6
+#define FX_MAX_RANK 8
 typedef struct fx_type {
     fx_dtype dtype;
     fx_device_kind device;
+    bool buffer;                 /* can be written: takes part in effects only */
     int rank;
     fx_dim dim[FX_MAX_RANK];
 } fx_type;
 
 typedef struct fx_module fx_module;
 bool fx_type_eq(const fx_type *a, const fx_type *b);
-void fx_type_print(const fx_type *t, fx_buf *out);      /* f32[rows,576] */
+void fx_type_print(const fx_type *t, fx_buf *out);      /* f32[rows,576], buffer f32[4] */
 static inline fx_type fx_type0(fx_dtype t) { return (fx_type){ .dtype = t, .rank = 0 }; }
 static inline fx_type fx_type1(fx_dtype t, fx_dim a) { return (fx_type){ .dtype = t, .rank = 1, .dim = { a } }; }
 static inline fx_type fx_type2(fx_dtype t, fx_dim a, fx_dim b)
@@ -66,17 +67,44 @@ typedef struct fx_block fx_block;
 typedef struct fx_region fx_region;
 typedef struct fx_graph fx_graph;
 
+/* A parameter of a custom op. */
+typedef enum fx_kernel_param_kind { FX_KPARAM_BOOL, FX_KPARAM_INT, FX_KPARAM_STR, FX_KPARAM_DTYPE } fx_kernel_param_kind;
+typedef struct fx_kernel_param {
+    fx_str name;
+    fx_kernel_param_kind kind;
+    int64_t i;                   /* BOOL, INT, DTYPE */
+    fx_str s;                    /* STR */
+} fx_kernel_param;
+
 typedef struct fx_attr {
     fx_attr_key key;
     union {
-        int64_t i;               /* INT, DTYPE, ROPE */
+        int64_t i;               /* INT, DTYPE, BOOL, WORD; a DIM that is a number */
+        fx_dim dim;              /* DIM */
         double f;                /* FLOAT */
         fx_str s;                /* STR */
         const fx_type *type;     /* TYPE */
         struct {
-            const float *at;     /* FLOATS */
+            const void *at;      /* DATA: n elements, row-major */
             int64_t n;
+            fx_dtype dtype;
         } v;
+        struct {
+            const fx_dim *at;    /* DIMS */
+            int64_t n;
+        } dims;
+        struct {
+            const int64_t *at;   /* INTS */
+            int64_t n;
+        } ints;
+        struct {
+            const fx_type *at;   /* TYPES */
+            int64_t n;
+        } types;
+        struct {
+            const fx_kernel_param *at;  /* PARAMS */
+            int64_t n;
+        } params;
     } u;
 } fx_attr;
 
@@ -101,7 +129,7 @@ struct fx_op {
     int n_in, n_out, n_attrs, n_regions;
     fx_use *in;
     fx_value *out;
-    fx_attr *attrs;              /* all of its row, by key */
+    fx_attr *attrs;              /* all of its row, in its order */
     fx_region **regions;
     fx_block *block;             /* NULL: taken out */
     fx_op *prev, *next;
@@ -181,7 +209,7 @@ typedef struct fx_op_init {
 } fx_op_init;
 fx_op *fx_op_make(fx_module *m, const fx_op_init *init);
 
-/* FX_OP(m, MATMUL, FX_IN(x, w), FX_ATTRS(FX_AF(SCALE, 2))): the op;
+/* FX_OP(m, LINEAR, FX_IN(x, w), FX_ATTRS(FX_AF(SCALE, 2))): the op;
  * FX_OP1: its first result;  FX_OP0: for ops without.  NULL operands: see FX_IN. */
 #define FX_IN(...) .in = (fx_value *const[]){ __VA_ARGS__ }, \
     .n_in = (int)(sizeof((fx_value *const[]){ __VA_ARGS__ }) / sizeof(fx_value *))
@@ -189,11 +217,15 @@ fx_op *fx_op_make(fx_module *m, const fx_op_init *init);
 #define FX_ATTRS(...) .attrs = (const fx_attr[]){ __VA_ARGS__ }, \
     .n_attrs = (int)(sizeof((const fx_attr[]){ __VA_ARGS__ }) / sizeof(fx_attr))
 #define FX_NOATTR .n_attrs = 0
-#define FX_AI(k, x) { .key = FX_A_##k, .u.i = (x) }
+#define FX_AI(k, x) { .key = FX_A_##k, .u.dim = { (x), NULL } }       /* also a DIM: i is its first member */
+#define FX_AD(k, x) { .key = FX_A_##k, .u.dim = (x) }
+#define FX_ADS(k, p, len) { .key = FX_A_##k, .u.dims = { (p), (len) } }
+#define FX_AIS(k, p, len) { .key = FX_A_##k, .u.ints = { (p), (len) } }
 #define FX_AF(k, x) { .key = FX_A_##k, .u.f = (x) }
 #define FX_AS(k, x) { .key = FX_A_##k, .u.s = (x) }
 #define FX_AT(k, x) { .key = FX_A_##k, .u.type = (x) }
-#define FX_AV(k, p, len) { .key = FX_A_##k, .u.v = { (p), (len) } }
+#define FX_AV(k, p, len) { .key = FX_A_##k, .u.v = { (p), (len), FX_F32 } }
+#define FX_AVT(k, t, p, len) { .key = FX_A_##k, .u.v = { (p), (len), (t) } }
 #define FX_OP(m, c, ...) \
     fx_op_make((m), &(fx_op_init){ .code = FX_OP_##c, __VA_ARGS__, .file = __FILE__, .line = __LINE__ })
 #define FX_OP1(m, c, ...) fx_op_result(FX_OP(m, c, __VA_ARGS__))
@@ -205,6 +237,12 @@ static inline fx_value *fx_op_result(fx_op *op) { return op ? &op->out[0] : NULL
 const fx_attr *fx_op_attr(const fx_op *op, fx_attr_key key);       /* asserts that the op has it */
 static inline int64_t fx_op_i(const fx_op *op, fx_attr_key key) { return fx_op_attr(op, key)->u.i; }
 static inline double fx_op_f(const fx_op *op, fx_attr_key key) { return fx_op_attr(op, key)->u.f; }
+static inline fx_dim fx_op_dim(const fx_op *op, fx_attr_key key) { return fx_op_attr(op, key)->u.dim; }
+static inline bool fx_op_has(const fx_op *op, fx_attr_key key) { return fx_opcode_has(op->code, key); }
+/* Element i of an INTS attribute, 'dflt' where it is shorter. */
+int64_t fx_op_int_at(const fx_op *op, fx_attr_key key, int i, int64_t dflt);
+/* The op's axis attribute, counted from the front. */
+int fx_op_axis(const fx_op *op, fx_attr_key key, int rank);
 /* Operand i; NULL if left out. */
 static inline fx_value *fx_op_in(const fx_op *op, int i) { return i < op->n_in ? op->in[i].value : NULL; }
 /* The op with this code that makes operand i, or NULL. */
@@ -216,6 +254,10 @@ static inline bool fx_single_use(const fx_value *v) { return v->uses && !v->uses
 bool fx_op_before(fx_op *a, fx_op *b);
 /* A weight, a constant, or made of nothing but such by cast, concat, slice, rows, transpose or reshape. */
 bool fx_value_is_const(const fx_value *v);
+/* Whether a slice takes columns [start, start + length), both numbers, of a last axis that is a number. */
+bool fx_slice_is_columns(const fx_op *op);
+/* Whether a gather takes f32 rows by i32 numbers. */
+bool fx_gather_is_rows(const fx_op *op);
 /* "blk.0.attn_q", or the opcode where there is no name. */
 fx_str fx_op_label(const fx_op *op);
 

@@ -64,12 +64,12 @@ static fx_status check_operands(checker *c, const fx_op *op)
 /* Infers the types again on a copy and compares. */
 static fx_status check_types(checker *c, fx_op *op)
 {
-    fx_module scratch = { .arena = c->m->arena };
-    fx_value out[4], *was = op->out;
+    fx_module scratch = { .arena = c->m->arena, .first = c->m->first };
+    fx_value room[4], *out = room, *was = op->out;
     fx_status st = FORNAX_OK;
 
-    if (op->n_out > (int)FX_COUNT(out))
-        return FORNAX_OK;                /* cond: checked with its regions when made */
+    if (op->n_out > (int)FX_COUNT(room) && !(out = FX_ARENA_NEWN(c->m->arena, fx_value, (size_t)op->n_out)))
+        return fx_nomem(c->err, "a graph");
     memcpy(out, op->out, (size_t)op->n_out * sizeof(*out));
     op->out = out;
     if (!fx_shape_infer(&scratch, op))

@@ -378,6 +378,35 @@ bool fx_dim_eval(fx_dim d, fx_dim_lookup lookup, void *user, int64_t *out)
     return true;
 }
 
+static fx_status subst_factor(fx_arena *a, const factor *f, fx_dim_rename lookup, void *user, fx_dim *out)
+{
+    fx_dim num, den;
+
+    if (!f->den)
+        return lookup(user, f->name, out) ? FORNAX_OK : one_factor(a, *f, out);
+    FX_TRY(fx_dim_subst(a, *f->num, lookup, user, &num));
+    FX_TRY(fx_dim_subst(a, *f->den, lookup, user, &den));
+    return fx_dim_div(a, num, den, out);
+}
+
+fx_status fx_dim_subst(fx_arena *a, fx_dim d, fx_dim_rename lookup, void *user, fx_dim *out)
+{
+    fx_dim sum = fx_dim_of(0);
+
+    for (int i = 0; d.sym && i < d.sym->n; i++) {
+        const term *t = &d.sym->terms[i];
+        fx_dim product = fx_dim_of(t->coef), part;
+
+        for (int k = 0; k < t->n; k++) {
+            FX_TRY(subst_factor(a, t->factors[k], lookup, user, &part));
+            FX_TRY(fx_dim_mul(a, product, part, &product));
+        }
+        FX_TRY(fx_dim_add(a, sum, product, &sum));
+    }
+    *out = d.sym ? sum : d;
+    return FORNAX_OK;
+}
+
 static void print_operand(fx_dim d, fx_buf *out)
 {
     fx_str name;

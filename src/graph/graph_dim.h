@@ -40,6 +40,9 @@ int fx_dim_cmp(fx_dim x, fx_dim y);
 /* The value, given what each name stands for; false if a name is unknown or a number leaves 64 bits. */
 typedef bool (*fx_dim_lookup)(void *user, fx_str name, int64_t *value);
 bool fx_dim_eval(fx_dim d, fx_dim_lookup lookup, void *user, int64_t *out);
+/* d with some of its names replaced by other sizes; names that lookup doesn't know stay. */
+typedef bool (*fx_dim_rename)(void *user, fx_str name, fx_dim *now);
+fx_status fx_dim_subst(fx_arena *a, fx_dim d, fx_dim_rename lookup, void *user, fx_dim *out);
 void fx_dim_print(fx_dim d, fx_buf *out);
 
 #endif

@@ -2,9 +2,11 @@
  *
  *     module  := { "graph" "@" name "{" ops "}" }  |  ops          the latter is one graph "main"
  *     op      := [ value { "," value } "=" ] opcode [ arg { "," arg } ] { region }
- *     arg     := value | "_" | type | dtype | string | "{" numbers "}" | name "=" scalar
+ *     arg     := value | "_" | type | dtype | string | "{" numbers "}" | name "=" ( scalar | list )
+ *     scalar  := number | "true" | "false" | word | dim | string
+ *     list    := "{" [ item { "," item } ] "}"          item: a dim, a type, or name "=" a parameter
  *     region  := "{" [ value ":" type { "," value ":" type } ] ops "}"
- *     type    := dtype [ "[" dim { "," dim } "]" ] [ "@" device ]
+ *     type    := [ "buffer" ] dtype [ "[" dim { "," dim } "]" ] [ "@" device ]
  *     dim     := + - * // and parentheses over numbers and names
  *
  * "#" starts a comment.  An op is one line, but may go on behind a comma; braces
@@ -15,6 +17,7 @@
 #include "base/diag.h"
 #include "base/text.h"
 #include "graph/graph.h"
+#include "tensor/scalar.h"
 
 typedef enum token_kind {
     T_END,
@@ -263,6 +266,11 @@ static bool parse_device(parser *p)
 static bool parse_type(parser *p, fx_type *out)
 {
     *out = (fx_type){ .device = FX_DEVICE_CPU };
+    if (p->t.kind == T_NAME && fx_str_is(p->t.s, "buffer")) {
+        out->buffer = true;
+        if (!advance(p))
+            return false;
+    }
     if (p->t.kind != T_NAME || !fx_vtype_of_name(&out->dtype, p->t.s))
         return fault_name(p, &p->t, "expected a type");
     if (!advance(p))
@@ -339,30 +347,65 @@ static bool parse_double(parser *p, double *out)
     return advance(p);
 }
 
-static bool parse_floats(parser *p, fx_attr *a)
+static bool parse_int(parser *p, int64_t *out)
 {
-    FX_VEC(float) v = { NULL, 0, 0 };
-    float *copy;
-    bool ok = expect(p, "{", "expected {");
+    bool minus = at_punct(p, "-");
+
+    if (minus && !advance(p))
+        return false;
+    if (p->t.kind != T_NUMBER || !fx_parse_i64(p->t.s, out))
+        return fault(p, p->t.at, "expected a whole number");
+    *out = minus ? -*out : *out;
+    return advance(p);
+}
+
+/* One element of a constant of this dtype, into 'at'. */
+static bool parse_element(parser *p, fx_dtype dtype, void *at)
+{
+    size_t where = p->t.at;
+    uint64_t u;
+    int64_t i;
     double x;
 
-    while (ok && !at_punct(p, "}")) {
-        size_t at = p->t.at;
+    if (fx_dtype_is_float(dtype)) {
+        if (!parse_double(p, &x))
+            return false;
+        fx_scalar_set_f64(dtype, at, x);
+        if (isfinite(x) && !isfinite(fx_scalar_f64(dtype, at)))
+            return fault(p, where, "a number too large for its type");
+        return true;
+    }
+    if (dtype == FX_U64 && p->t.kind == T_NUMBER && fx_parse_u64(p->t.s, &u)) {
+        memcpy(at, &u, sizeof(u));
+        return advance(p);
+    }
+    if (!parse_int(p, &i))
+        return false;
+    fx_scalar_set_i64(dtype, at, i);
+    return fx_scalar_i64(dtype, at) == i || fault(p, where, "a number too large for its type");
+}
 
-        ok = parse_double(p, &x);
-        if (ok && isfinite(x) && isinf((float)x))
-            return FX_VEC_FREE(&v, p->mem), fault(p, at, "a number too large for f32");
-        ok = ok && (FX_VEC_PUSH(&v, p->mem, (float)x) || no_memory(p));
+/* "{1, 2}": as many elements as stand there. */
+static bool parse_data(parser *p, fx_dtype dtype, fx_attr *a)
+{
+    size_t each = dtype < FX_CHAIN ? fx_dtype_size(dtype) : 0;
+    fx_buf b;
+    char item[8];
+    bool ok = each || fault(p, p->t.at, "values come behind their type");
+
+    fx_buf_init(&b, p->mem);
+    ok = ok && expect(p, "{", "expected {");
+    while (ok && !at_punct(p, "}")) {
+        ok = parse_element(p, dtype, item);
+        fx_buf_add(&b, item, ok ? each : 0);
         ok = ok && (take(p, ",") || at_punct(p, "}") || fault(p, p->t.at, "expected } or ,"));
     }
     ok = ok && expect(p, "}", "expected }");
-    copy = ok ? FX_ARENA_NEWN(p->m->arena, float, v.n + 1) : NULL;
-    if (copy && v.n)
-        memcpy(copy, v.at, v.n * sizeof(float));
-    a->u.v.at = copy;
-    a->u.v.n = (int64_t)v.n;
-    FX_VEC_FREE(&v, p->mem);
-    return ok && (copy || no_memory(p));
+    a->u.v.dtype = dtype;
+    a->u.v.n = each ? (int64_t)(b.n / each) : 0;
+    a->u.v.at = ok && !b.failed ? fx_arena_strdup(p->m->arena, fx_buf_view(&b).p, b.n) : NULL;
+    fx_buf_done(&b);
+    return ok && (a->u.v.at || no_memory(p));
 }
 
 static int hex_digit(char c)
@@ -421,46 +464,132 @@ static bool parse_string(parser *p, fx_attr *a)
     return ok && (copy ? advance(p) : no_memory(p));
 }
 
-static bool parse_scalar(parser *p, fx_attr *a)
+static bool parse_bool(parser *p, int64_t *out)
 {
-    bool minus;
+    *out = fx_str_is(p->t.s, "true");
+    if (p->t.kind != T_NAME || (!*out && !fx_str_is(p->t.s, "false")))
+        return fault(p, p->t.at, "expected true or false");
+    return advance(p);
+}
 
-    switch (fx_attr_rows[a->key].kind) {
-    case FX_ATTR_INT:
-        minus = at_punct(p, "-");
-        if (minus && !advance(p))
+/* One of the words of the attribute. */
+static bool parse_word(parser *p, fx_attr *a)
+{
+    fx_str word;
+
+    for (a->u.i = 0; p->t.kind == T_NAME && (word = fx_attr_word(a->key, a->u.i)).n; a->u.i++) {
+        if (fx_str_eq(word, p->t.s))
+            return advance(p);
+    }
+    return fault_name(p, &p->t, "no such word for this attribute");
+}
+
+static bool parse_param(parser *p, fx_kernel_param *out)
+{
+    fx_attr s = { .key = FX_A_NAME };
+    fx_dtype t;
+
+    if (p->t.kind != T_NAME)
+        return fault(p, p->t.at, "expected the name of a parameter");
+    out->name = p->t.s;
+    if (!advance(p) || !expect(p, "=", "expected ="))
+        return false;
+    if (p->t.kind == T_STRING) {
+        out->kind = FX_KPARAM_STR;
+        if (!parse_string(p, &s))
             return false;
-        if (p->t.kind != T_NUMBER || !fx_parse_i64(p->t.s, &a->u.i))
-            return fault(p, p->t.at, "expected a whole number");
-        a->u.i = minus ? -a->u.i : a->u.i;
+        out->s = s.u.s;
+        return true;
+    }
+    if (p->t.kind == T_NAME && fx_vtype_of_name(&t, p->t.s)) {
+        out->kind = FX_KPARAM_DTYPE;
+        out->i = t;
         return advance(p);
-    case FX_ATTR_FLOAT:
-        return parse_double(p, &a->u.f);
-    case FX_ATTR_ROPE:
-        a->u.i = fx_str_is(p->t.s, "pairs") ? FX_ROPE_PAIRS : FX_ROPE_HALF;
-        if (p->t.kind != T_NAME || (a->u.i == FX_ROPE_HALF && !fx_str_is(p->t.s, "half")))
-            return fault(p, p->t.at, "expected half or pairs");
-        return advance(p);
-    default:
-        return fault(p, p->t.at, "this attribute is written without its name");
+    }
+    out->kind = p->t.kind == T_NAME ? FX_KPARAM_BOOL : FX_KPARAM_INT;
+    return p->t.kind == T_NAME ? parse_bool(p, &out->i) : parse_int(p, &out->i);
+}
+
+/* One item of a list, into the place that 'kind' makes of it. */
+static bool parse_item(parser *p, fx_attr_kind kind, void *at)
+{
+    switch (kind) {
+    case FX_ATTR_INTS: return parse_int(p, at);
+    case FX_ATTR_DIMS: return parse_dim(p, at, 0);
+    case FX_ATTR_TYPES: return parse_type(p, at);
+    default: return parse_param(p, at);
     }
 }
 
-/* name = scalar; the name is read, p->t is "=". */
-static bool parse_named(parser *p, const token *name, fx_attr *a)
+static bool parse_list(parser *p, fx_attr *a)
 {
+    fx_attr_kind kind = fx_attr_rows[a->key].kind;
+    size_t each = kind == FX_ATTR_INTS ? sizeof(int64_t) : kind == FX_ATTR_DIMS ? sizeof(fx_dim)
+                : kind == FX_ATTR_TYPES ? sizeof(fx_type) : sizeof(fx_kernel_param);
+    union { int64_t i; fx_dim dim; fx_type type; fx_kernel_param param; } item;
+    fx_buf b;
+    bool ok = expect(p, "{", "expected {");
+
+    fx_buf_init(&b, p->mem);
+    while (ok && !at_punct(p, "}")) {
+        memset(&item, 0, sizeof(item));
+        ok = parse_item(p, kind, &item);
+        fx_buf_add(&b, &item, ok ? each : 0);
+        ok = ok && (take(p, ",") || at_punct(p, "}") || fault(p, p->t.at, "expected } or ,"));
+    }
+    ok = ok && expect(p, "}", "expected }");
+    a->u.ints.n = (int64_t)(b.n / each);           /* all lists begin alike: where, how many */
+    a->u.ints.at = ok && !b.failed ? fx_arena_alloc(p->m->arena, b.n + 1) : NULL;
+    if (a->u.ints.at && b.n)
+        memcpy((void *)(uintptr_t)a->u.ints.at, b.p, b.n);
+    fx_buf_done(&b);
+    return ok && (a->u.ints.at || no_memory(p));
+}
+
+static bool parse_value(parser *p, fx_attr *a)
+{
+    switch (fx_attr_rows[a->key].kind) {
+    case FX_ATTR_INT: return parse_int(p, &a->u.i);
+    case FX_ATTR_FLOAT: return parse_double(p, &a->u.f);
+    case FX_ATTR_BOOL: return parse_bool(p, &a->u.i);
+    case FX_ATTR_WORD: return parse_word(p, a);
+    case FX_ATTR_DIM: return parse_dim(p, &a->u.dim, 0);
+    case FX_ATTR_STR:
+        if (a->key != FX_A_NAME)
+            return p->t.kind == T_STRING ? parse_string(p, a) : fault(p, p->t.at, "expected a string");
+        break;
+    case FX_ATTR_DIMS:
+    case FX_ATTR_INTS:
+    case FX_ATTR_TYPES:
+    case FX_ATTR_PARAMS: return parse_list(p, a);
+    default: break;
+    }
+    return fault(p, p->t.at, "this attribute is written without its name");
+}
+
+/* name = value; the name is read, p->t is "=".  Several attributes may share a name: the op's own is meant. */
+static bool parse_named(parser *p, fx_opcode code, const token *name, fx_attr *a)
+{
+    int found = FX_A_COUNT;
+
     for (int k = 0; k < FX_A_COUNT; k++) {
-        if (fx_str_is(name->s, fx_attr_rows[k].text)) {
-            a->key = (fx_attr_key)k;
-            return advance(p) && parse_scalar(p, a);
-        }
+        if (fx_str_is(name->s, fx_attr_rows[k].text) && (found == FX_A_COUNT || fx_opcode_has(code, (fx_attr_key)k)))
+            found = k;
     }
-    return fault_name(p, name, "no such attribute");
+    if (found == FX_A_COUNT)
+        return fault_name(p, name, "no such attribute");
+    a->key = (fx_attr_key)found;
+    return advance(p) && parse_value(p, a);
 }
 
-static bool has_attr(fx_opcode code, fx_attr_key key)
+/* The dtype that the op's TYPE, read before, gives to its data. */
+static fx_dtype data_dtype(const arguments *a)
 {
-    return fx_op_rows[code].attrs >> key & 1;
+    for (int i = 0; i < a->n_attrs; i++) {
+        if (a->attrs[i].key == FX_A_TYPE)
+            return a->type.dtype;
+    }
+    return FX_DTYPE_COUNT;
 }
 
 static bool parse_attr(parser *p, fx_opcode code, arguments *a)
@@ -473,7 +602,7 @@ static bool parse_attr(parser *p, fx_opcode code, arguments *a)
     a->n_attrs++;
     if (at_punct(p, "{")) {
         at->key = FX_A_VALUES;
-        return parse_floats(p, at);
+        return parse_data(p, data_dtype(a), at);
     }
     if (p->t.kind == T_STRING) {
         at->key = FX_A_NAME;
@@ -482,8 +611,8 @@ static bool parse_attr(parser *p, fx_opcode code, arguments *a)
     if (p->t.kind != T_NAME)
         return fault(p, p->t.at, "expected an operand or an attribute");
     if (peek(p, 0) == '=')
-        return advance(p) && parse_named(p, &name, at);
-    if (has_attr(code, FX_A_DTYPE)) {
+        return advance(p) && parse_named(p, code, &name, at);
+    if (fx_opcode_has(code, FX_A_DTYPE)) {
         fx_type t;
 
         at->key = FX_A_DTYPE;
@@ -537,7 +666,7 @@ static bool define(parser *p, const token *name, fx_value *v)
     return true;
 }
 
-#define MAX_BLOCK_ARGS 16
+#define MAX_BLOCK_ARGS 64
 
 static fx_region *parse_region(parser *p)
 {

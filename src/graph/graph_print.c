@@ -11,6 +11,7 @@
  * doesn't spell them.  Values are called as base/naming.h says. */
 #include "base/naming.h"
 #include "graph/graph.h"
+#include "tensor/scalar.h"
 
 typedef struct printer {
     fx_buf *out;
@@ -33,7 +34,7 @@ bool fx_vtype_of_name(fx_dtype *out, fx_str name)
 
 bool fx_type_eq(const fx_type *a, const fx_type *b)
 {
-    if (a->dtype != b->dtype || a->device != b->device || a->rank != b->rank)
+    if (a->dtype != b->dtype || a->device != b->device || a->buffer != b->buffer || a->rank != b->rank)
         return false;
     for (int i = 0; i < a->rank; i++) {
         if (!fx_dim_eq(a->dim[i], b->dim[i]))
@@ -44,6 +45,7 @@ bool fx_type_eq(const fx_type *a, const fx_type *b)
 
 void fx_type_print(const fx_type *t, fx_buf *out)
 {
+    fx_buf_puts(out, t->buffer ? "buffer " : "");
     fx_buf_puts(out, fx_vtype_name(t->dtype));
     if (t->rank) {
         for (int i = 0; i < t->rank; i++) {
@@ -66,40 +68,91 @@ static void name_value(printer *p, fx_value *v)
     print_value(p, v);
 }
 
-static void print_attr(printer *p, const fx_attr *a)
+static void print_string(fx_buf *out, fx_str s)
+{
+    fx_buf_putc(out, '"');
+    fx_buf_json(out, s);
+    fx_buf_putc(out, '"');
+}
+
+static void print_data(fx_buf *out, const fx_attr *a)
+{
+    size_t size = fx_dtype_size(a->u.v.dtype);
+
+    fx_buf_putc(out, '{');
+    for (int64_t i = 0; i < a->u.v.n; i++) {
+        fx_buf_puts(out, i ? ", " : "");
+        fx_scalar_print(a->u.v.dtype, (const char *)a->u.v.at + (size_t)i * size, out);
+    }
+    fx_buf_putc(out, '}');
+}
+
+static void print_param(fx_buf *out, const fx_kernel_param *p)
+{
+    fx_buf_printf(out, "%.*s=", FX_STR_ARG(p->name));
+    switch (p->kind) {
+    case FX_KPARAM_BOOL: fx_buf_puts(out, p->i ? "true" : "false"); break;
+    case FX_KPARAM_INT: fx_buf_printf(out, "%lld", (long long)p->i); break;
+    case FX_KPARAM_STR: print_string(out, p->s); break;
+    case FX_KPARAM_DTYPE: fx_buf_puts(out, fx_vtype_name((fx_dtype)p->i)); break;
+    }
+}
+
+/* What a list holds, or -1 for what is no list. */
+static int64_t list_size(const fx_attr *a)
+{
+    switch (fx_attr_rows[a->key].kind) {
+    case FX_ATTR_DIMS: return a->u.dims.n;
+    case FX_ATTR_INTS: return a->u.ints.n;
+    case FX_ATTR_TYPES: return a->u.types.n;
+    case FX_ATTR_PARAMS: return a->u.params.n;
+    default: return -1;
+    }
+}
+
+static void print_item(fx_buf *out, const fx_attr *a, int64_t i)
+{
+    switch (fx_attr_rows[a->key].kind) {
+    case FX_ATTR_DIMS: fx_dim_print(a->u.dims.at[i], out); break;
+    case FX_ATTR_INTS: fx_buf_printf(out, "%lld", (long long)a->u.ints.at[i]); break;
+    case FX_ATTR_TYPES: fx_type_print(&a->u.types.at[i], out); break;
+    default: print_param(out, &a->u.params.at[i]); break;
+    }
+}
+
+static void print_list(fx_buf *out, const fx_attr *a)
+{
+    fx_buf_putc(out, '{');
+    for (int64_t i = 0; i < list_size(a); i++) {
+        fx_buf_puts(out, i ? ", " : "");
+        print_item(out, a, i);
+    }
+    fx_buf_putc(out, '}');
+}
+
+/* Without its name: those whose look tells what they are. */
+static bool is_bare(fx_attr_key key)
+{
+    return key == FX_A_NAME || key == FX_A_TYPE || key == FX_A_DTYPE || key == FX_A_VALUES;
+}
+
+static void print_attr(fx_buf *out, const fx_attr *a)
 {
     const fx_attr_row *row = &fx_attr_rows[a->key];
 
+    if (!is_bare(a->key))
+        fx_buf_printf(out, "%s=", row->text);
     switch (row->kind) {
-    case FX_ATTR_INT:
-        fx_buf_printf(p->out, "%s=%lld", row->text, (long long)a->u.i);
-        break;
-    case FX_ATTR_FLOAT:
-        fx_buf_printf(p->out, "%s=", row->text);
-        fx_buf_double(p->out, a->u.f);
-        break;
-    case FX_ATTR_STR:
-        fx_buf_putc(p->out, '"');
-        fx_buf_json(p->out, a->u.s);
-        fx_buf_putc(p->out, '"');
-        break;
-    case FX_ATTR_TYPE:
-        fx_type_print(a->u.type, p->out);
-        break;
-    case FX_ATTR_DTYPE:
-        fx_buf_puts(p->out, fx_vtype_name((fx_dtype)a->u.i));
-        break;
-    case FX_ATTR_FLOATS:
-        fx_buf_putc(p->out, '{');
-        for (int64_t i = 0; i < a->u.v.n; i++) {
-            fx_buf_puts(p->out, i ? ", " : "");
-            fx_buf_float(p->out, a->u.v.at[i]);
-        }
-        fx_buf_putc(p->out, '}');
-        break;
-    case FX_ATTR_ROPE:
-        fx_buf_printf(p->out, "%s=%s", row->text, a->u.i == FX_ROPE_PAIRS ? "pairs" : "half");
-        break;
+    case FX_ATTR_INT: fx_buf_printf(out, "%lld", (long long)a->u.i); break;
+    case FX_ATTR_FLOAT: fx_buf_double(out, a->u.f); break;
+    case FX_ATTR_STR: print_string(out, a->u.s); break;
+    case FX_ATTR_TYPE: fx_type_print(a->u.type, out); break;
+    case FX_ATTR_DTYPE: fx_buf_puts(out, fx_vtype_name((fx_dtype)a->u.i)); break;
+    case FX_ATTR_BOOL: fx_buf_puts(out, a->u.i ? "true" : "false"); break;
+    case FX_ATTR_WORD: fx_buf_str(out, fx_attr_word(a->key, a->u.i)); break;
+    case FX_ATTR_DIM: fx_dim_print(a->u.dim, out); break;
+    case FX_ATTR_DATA: print_data(out, a); break;
+    default: print_list(out, a); break;
     }
 }
 
@@ -109,8 +162,12 @@ static bool at_default(const fx_attr *a)
 
     if (row->required)
         return false;
+    if (list_size(a) >= 0)
+        return list_size(a) == 0;
     if (row->kind == FX_ATTR_FLOAT)
         return a->u.f == row->dflt;
+    if (row->kind == FX_ATTR_DIM)
+        return fx_dim_eq(a->u.dim, fx_dim_of((int64_t)row->dflt));
     return row->kind == FX_ATTR_STR ? a->u.s.n == 0 : a->u.i == (int64_t)row->dflt;
 }
 
@@ -133,7 +190,7 @@ static void print_arguments(printer *p, const fx_op *op)
         if (at_default(&op->attrs[i]))
             continue;
         fx_buf_puts(p->out, sep);
-        print_attr(p, &op->attrs[i]);
+        print_attr(p->out, &op->attrs[i]);
         sep = ", ";
     }
 }
@@ -165,7 +222,7 @@ static void print_region(printer *p, const fx_region *r, int depth)
 
 static void print_op(printer *p, fx_op *op, int depth)
 {
-    bool typed = fx_op_rows[op->code].attrs & (UINT64_C(1) << FX_A_TYPE);
+    bool typed = fx_op_has(op, FX_A_TYPE);
 
     indent(p, depth);
     for (int i = 0; i < op->n_out; i++) {

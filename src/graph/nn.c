@@ -33,6 +33,11 @@ fx_value *fx_nn_op2_(fx_nn *nn, fx_opcode code, const char *name, fx_value *a, f
     return MAKE(nn, code, FX_IN(a, b), .name = fx_nn_scoped(nn, name));
 }
 
+fx_value *fx_nn_gather_(fx_nn *nn, const char *name, fx_value *x, fx_value *rows)
+{
+    return MAKE(nn, FX_OP_GATHER, FX_IN(x, rows), FX_ATTRS(FX_AI(AXIS, 0)), .name = fx_nn_scoped(nn, name));
+}
+
 fx_value *fx_nn_embed_(fx_nn *nn, fx_value *tokens, fx_value *table, double scale)
 {
     return MAKE(nn, FX_OP_EMBED, FX_IN(tokens, table), FX_ATTRS(FX_AF(SCALE, scale)), .name = fx_nn_scoped(nn, "embed"));
@@ -48,7 +53,7 @@ fx_value *fx_nn_linear_(fx_nn *nn, fx_value *x, fx_value *w, fx_value *bias)
     name = w->name;
     if (fx_str_ends(name, FX_STR(".weight")))
         name.n -= sizeof(".weight") - 1;
-    y = MAKE(nn, FX_OP_MATMUL, FX_IN(x, w), .name = name);
+    y = MAKE(nn, FX_OP_LINEAR, FX_IN(x, w), .name = name);
     if (bias && bias->type.dtype != FX_F32)
         bias = MAKE(nn, FX_OP_CAST, FX_IN(bias), FX_ATTRS(FX_AI(DTYPE, FX_F32)), .name = bias->name);
     return bias ? MAKE(nn, FX_OP_ADD, FX_IN(y, bias), .name = name) : y;

@@ -87,7 +87,7 @@ fx_str fx_nn_scoped(fx_nn *nn, const char *name);
     fx_nn_splice_(FX_NN_HERE(nn), name, heads, a, start, len, b, more)
 #define fx_nn_experts(nn, e, x, routes) fx_nn_experts_(FX_NN_HERE(nn), e, x, routes)
 #define fx_nn_sigmoid(nn, name, x) fx_nn_op1_(FX_NN_HERE(nn), FX_OP_SIGMOID, name, x)
-#define fx_nn_gather(nn, name, x, rows) fx_nn_op2_(FX_NN_HERE(nn), FX_OP_GATHER_ROWS, name, x, rows)
+#define fx_nn_gather(nn, name, x, rows) fx_nn_gather_(FX_NN_HERE(nn), name, x, rows)
 
 fx_value *fx_nn_embed_(fx_nn *nn, fx_value *tokens, fx_value *table, double scale);
 /* x @ w^T (+ bias); named after the weight. */
@@ -106,6 +106,8 @@ fx_value *fx_nn_clamp_(fx_nn *nn, const char *name, fx_value *x, double limit);
 fx_value *fx_nn_slice_(fx_nn *nn, const char *name, fx_value *x, int64_t start, int64_t length);
 fx_value *fx_nn_op1_(fx_nn *nn, fx_opcode code, const char *name, fx_value *x);
 fx_value *fx_nn_op2_(fx_nn *nn, fx_opcode code, const char *name, fx_value *a, fx_value *b);
+/* Rows of x by number. */
+fx_value *fx_nn_gather_(fx_nn *nn, const char *name, fx_value *x, fx_value *rows);
 /* x itself where rot_dim is 0. */
 fx_value *fx_nn_rope_(fx_nn *nn, const fx_nn_attn *a, const char *name, fx_value *x);
 /* Stores k and v, then attends; v NULL: values are the last v_dim components of keys. */

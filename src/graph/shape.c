@@ -1,26 +1,12 @@
-/* shape.c - the shape rules of ops.def: what an op's results are, and whether its
- * operands and attributes make sense together.
- *
- * A rule sets the types of op->out and returns true, or records the fault and returns
- * false; graph.c adds the place and the operands' types.  The same rules run again
- * in fx_module_check, so they may read nothing but the op. */
-#include "graph/graph.h"
-
-#include <math.h>
+/* shape.c - the table of shape rules, and those of the ops that language models are made of:
+ * what an op's results are, and whether its operands and attributes make sense together. */
+#include "graph/shape_int.h"
 
 #include "tensor/args.h"
 
 static bool bad(fx_module *m, const fx_op *op, const char *what)
 {
-    fx_module_fail(m, FORNAX_EFORMAT, "%s: %s", fx_opcode_name(op->code), what);
-    return false;
-}
-
-static const fx_type *in_type(const fx_op *op, int i)
-{
-    fx_value *v = fx_op_in(op, i);
-
-    return v ? &v->type : NULL;
+    return fx_rule_bad(m, op, "%s", what);
 }
 
 static bool is(const fx_type *t, fx_dtype dtype, int rank)
@@ -43,14 +29,13 @@ static bool is_vec(const fx_type *t, fx_dim n)
     return t->rank == 1 && same_dim(t->dim[0], n);
 }
 
-static bool is_chain(const fx_type *t)
+/* These ops know no sizes by name. */
+static bool sizes_are_numbers(fx_module *m, const fx_op *op)
 {
-    return t->dtype == FX_CHAIN;
-}
-
-static bool set_out(fx_op *op, int i, fx_type t)
-{
-    op->out[i].type = t;
+    for (int i = 0; i < op->n_attrs; i++) {
+        if (fx_attr_rows[op->attrs[i].key].kind == FX_ATTR_DIM && !fx_dim_is_static(op->attrs[i].u.dim))
+            return fx_rule_bad(m, op, "%s must be a number", fx_attr_rows[op->attrs[i].key].text);
+    }
     return true;
 }
 
@@ -60,148 +45,27 @@ static bool is_weight_dtype(fx_dtype t)
     return t < FX_DTYPE_COUNT && (fx_dtype_is_float(t) || fx_dtype_is_quant(t));
 }
 
-static bool in_range(double x, double lo, double hi)
-{
-    return x >= lo && x <= hi;           /* false for NaN */
-}
-
-/* ---- Sources and ends -------------------------------------------------------------------- */
-
-static bool rule_typed(fx_module *m, fx_op *op)
-{
-    const fx_type *t = fx_op_attr(op, FX_A_TYPE)->u.type;
-
-    if (op->code == FX_OP_WEIGHT) {
-        if (!is_weight_dtype(t->dtype))
-            return bad(m, op, "expected a float or quantized type");
-        for (int i = 0; i < t->rank; i++) {
-            if (!fx_dim_is_static(t->dim[i]))
-                return bad(m, op, "its sizes must be numbers");
-        }
-        if (fx_dtype_is_quant(t->dtype) &&
-            (t->rank == 0 || t->dim[t->rank - 1].n % fx_dtype_rows[t->dtype].block_elems))
-            return bad(m, op, "its last axis must be whole blocks");
-    }
-    return set_out(op, 0, *t);
-}
-
-static bool rule_constant(fx_module *m, fx_op *op)
-{
-    const fx_type *t = fx_op_attr(op, FX_A_TYPE)->u.type;
-    int64_t n = 1;
-
-    if (t->dtype != FX_F32)
-        return bad(m, op, "only f32 constants are known");
-    for (int i = 0; i < t->rank; i++) {
-        if (!fx_dim_is_static(t->dim[i]) || (t->dim[i].n && n > INT64_MAX / t->dim[i].n))
-            return bad(m, op, "its sizes must be numbers");
-        n *= t->dim[i].n;
-    }
-    if (n != fx_op_attr(op, FX_A_VALUES)->u.v.n)
-        return bad(m, op, "not as many values as its shape has");
-    return set_out(op, 0, *t);
-}
-
-static bool rule_chain(fx_module *m, fx_op *op)
-{
-    (void)m;
-    return set_out(op, 0, fx_type0(FX_CHAIN));
-}
-
-static bool rule_output(fx_module *m, fx_op *op)
-{
-    (void)m, (void)op;
-    return true;
-}
-
-static bool rule_yield(fx_module *m, fx_op *op)
-{
-    (void)m, (void)op;
-    return true;
-}
-
-static bool rule_cond(fx_module *m, fx_op *op)
-{
-    const fx_op *a, *b;
-
-    if (!is(in_type(op, 0), FX_BOOL, 0) || (in_type(op, 1) && !is_chain(in_type(op, 1))))
-        return bad(m, op, "expected a bool scalar and a chain");
-    if (op->n_regions != 2)
-        return bad(m, op, "expected two regions");
-    a = op->regions[0]->first->last;
-    b = op->regions[1]->first->last;
-    if (!a || !b || a->code != FX_OP_YIELD || b->code != FX_OP_YIELD || a->n_in != b->n_in)
-        return bad(m, op, "both regions must end in a yield of as many values");
-    for (int i = 0; i < op->n_out; i++) {
-        if (!fx_type_eq(in_type(a, i), in_type(b, i)))
-            return bad(m, op, "its regions yield different types");
-        set_out(op, i, *in_type(a, i));
-    }
-    return true;
-}
-
 /* ---- Element by element ---------------------------------------------------------------------- */
 
-/* NumPy's: axes aligned at the end; a pair is equal, 1 or absent. */
-static bool rule_broadcast(fx_module *m, fx_op *op)
-{
-    const fx_type *a = in_type(op, 0), *b = in_type(op, 1);
-    fx_type y = a->rank >= b->rank ? *a : *b;
-
-    if (a->dtype != b->dtype || a->dtype == FX_CHAIN || a->dtype == FX_Q8_ACT)
-        return bad(m, op, "operands must have the same number type");
-    for (int i = 1; i <= y.rank; i++) {
-        fx_dim da = i <= a->rank ? a->dim[a->rank - i] : fx_dim_of(1);
-        fx_dim db = i <= b->rank ? b->dim[b->rank - i] : fx_dim_of(1);
-        bool one_a = fx_dim_eq(da, fx_dim_of(1)), one_b = fx_dim_eq(db, fx_dim_of(1));
-
-        if (!fx_dim_eq(da, db) && !one_a && !one_b)
-            return bad(m, op, "shapes don't broadcast");
-        y.dim[y.rank - i] = one_a ? db : da;
-    }
-    return set_out(op, 0, y);
-}
-
-static bool rule_same(fx_module *m, fx_op *op)
-{
-    const fx_type *x = in_type(op, 0);
-
-    if (x->dtype >= FX_DTYPE_COUNT || !fx_dtype_is_float(x->dtype))
-        return bad(m, op, "expected floats");
-    return set_out(op, 0, *x);
-}
-
-static bool rule_pair(fx_module *m, fx_op *op)
+bool fx_rule_pair(fx_module *m, fx_op *op)
 {
     if (!fx_type_eq(in_type(op, 0), in_type(op, 1)) || in_type(op, 0)->dtype != FX_F32)
         return bad(m, op, "expected two of the same shape in f32");
     return set_out(op, 0, *in_type(op, 0));
 }
 
-static bool rule_clamp(fx_module *m, fx_op *op)
+bool fx_rule_clamp(fx_module *m, fx_op *op)
 {
     double limit = fx_op_f(op, FX_A_LIMIT);
 
     if (!(limit > 0 && isfinite(limit)))
         return bad(m, op, "limit must be a positive number");
-    return rule_same(m, op);
-}
-
-static bool rule_cast(fx_module *m, fx_op *op)
-{
-    fx_type y = *in_type(op, 0);
-
-    if (!is_weight_dtype(y.dtype))
-        return bad(m, op, "expected floats or quantized blocks");
-    y.dtype = (fx_dtype)fx_op_i(op, FX_A_DTYPE);
-    if (y.dtype >= FX_DTYPE_COUNT || !fx_dtype_is_float(y.dtype))
-        return bad(m, op, "can only go to a float type");
-    return set_out(op, 0, y);
+    return fx_rule_same(m, op);
 }
 
 /* ---- By row --------------------------------------------------------------------------------------- */
 
-static bool rule_embed(fx_module *m, fx_op *op)
+bool fx_rule_embed(fx_module *m, fx_op *op)
 {
     const fx_type *tokens = in_type(op, 0), *table = in_type(op, 1);
 
@@ -210,58 +74,23 @@ static bool rule_embed(fx_module *m, fx_op *op)
     return set_out(op, 0, fx_type2(FX_F32, tokens->dim[0], table->dim[1]));
 }
 
-/* Weights of a norm over the last axis of x: one number a column, or a column of each group. */
-static bool norm_fits(fx_module *m, const fx_op *op, const fx_type *x, const fx_type *w, bool groups)
+/* Weights of a norm over the last axis of x: one number a column. */
+static bool norm_fits(fx_module *m, const fx_op *op, const fx_type *x, const fx_type *w)
 {
-    fx_dim cols = fx_type_last(x);
-
-    if (x->dtype != FX_F32 || x->rank < 1 || w->rank != 1 || w->dtype >= FX_DTYPE_COUNT ||
-        !fx_dtype_is_float(w->dtype))
+    if (x->dtype != FX_F32 || x->rank < 1 || !is_floats(w) || w->rank != 1)
         return bad(m, op, "expected f32 rows and a vector of floats");
     if (!in_range(fx_op_f(op, FX_A_EPS), 0, 1e9) || !isfinite(fx_op_f(op, FX_A_OFFSET)))
         return bad(m, op, "eps must be a number >= 0, offset a finite one");
-    if (fx_dim_eq(cols, w->dim[0]))
-        return true;
-    if (!groups || !fx_dim_is_static(cols) || !fx_dim_is_static(w->dim[0]) || w->dim[0].n < 1 ||
-        cols.n % w->dim[0].n)
-        return bad(m, op, groups ? "the last axis must be whole groups of len(w)" : "the last axis must be len(w)");
-    return true;
+    return fx_dim_eq(fx_type_last(x), w->dim[0]) || bad(m, op, "the last axis must be len(w)");
 }
 
-static bool rule_norm(fx_module *m, fx_op *op)
-{
-    return norm_fits(m, op, in_type(op, 0), in_type(op, 1), true) && set_out(op, 0, *in_type(op, 0));
-}
-
-/* w or b of a layer norm: as long as a group or as all columns. */
-static bool is_norm_vector(const fx_type *v, int64_t cols, int64_t groups)
-{
-    return !v || (v->rank == 1 && v->dtype < FX_DTYPE_COUNT && fx_dtype_is_float(v->dtype) &&
-                  (fx_dim_eq(v->dim[0], fx_dim_of(cols)) || fx_dim_eq(v->dim[0], fx_dim_of(cols / groups))));
-}
-
-static bool rule_layernorm(fx_module *m, fx_op *op)
-{
-    const fx_type *x = in_type(op, 0), *w = in_type(op, 1), *b = in_type(op, 2);
-    int64_t groups = fx_op_i(op, FX_A_GROUPS);
-    fx_dim cols = fx_type_last(x);
-
-    if (!is_rows(x, FX_F32) || !fx_dim_is_static(cols) || groups < 1 || cols.n % groups)
-        return bad(m, op, "expected f32 rows of whole groups");
-    if (!is_norm_vector(w, cols.n, groups) || !is_norm_vector(b, cols.n, groups))
-        return bad(m, op, "w and b must be floats, as many as a group or all groups have columns");
-    if (!in_range(fx_op_f(op, FX_A_EPS), 0, 1e9) || !isfinite(fx_op_f(op, FX_A_OFFSET)))
-        return bad(m, op, "eps must be a number >= 0, offset a finite one");
-    return set_out(op, 0, *x);
-}
-
-static bool rule_add_norm(fx_module *m, fx_op *op)
+bool fx_rule_add_norm(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0), *r = in_type(op, 1);
 
     if (r && !fx_type_eq(x, r))
         return bad(m, op, "x and residual must be of one shape");
-    return norm_fits(m, op, x, in_type(op, 2), false) && set_out(op, 0, *x) && set_out(op, 1, *x);
+    return norm_fits(m, op, x, in_type(op, 2)) && set_out(op, 0, *x) && set_out(op, 1, *x);
 }
 
 static bool quantizes(fx_module *m, const fx_op *op, const fx_type *x, fx_type *q)
@@ -275,65 +104,21 @@ static bool quantizes(fx_module *m, const fx_op *op, const fx_type *x, fx_type *
     return true;
 }
 
-static bool rule_norm_quant(fx_module *m, fx_op *op)
+bool fx_rule_norm_quant(fx_module *m, fx_op *op)
 {
     fx_type q;
 
-    return rule_add_norm(m, op) && quantizes(m, op, in_type(op, 0), &q) && set_out(op, 2, q);
+    return fx_rule_add_norm(m, op) && quantizes(m, op, in_type(op, 0), &q) && set_out(op, 2, q);
 }
 
-static bool rule_quant(fx_module *m, fx_op *op)
+bool fx_rule_quant(fx_module *m, fx_op *op)
 {
     fx_type q;
 
     return quantizes(m, op, in_type(op, 0), &q) && set_out(op, 0, q);
 }
 
-static bool rule_gather(fx_module *m, fx_op *op)
-{
-    const fx_type *x = in_type(op, 0), *rows = in_type(op, 1);
-
-    if (!is_rows(x, FX_F32) || !is(rows, FX_I32, 1))
-        return bad(m, op, "expected f32 rows and i32[n]");
-    return set_out(op, 0, fx_type2(FX_F32, rows->dim[0], x->dim[1]));
-}
-
 /* ---- Views and layout ------------------------------------------------------------------------------- */
-
-/* Whether a size could be computed. */
-static bool dim_made(fx_module *m, const fx_op *op, fx_status st)
-{
-    if (st == FORNAX_ENOMEM)
-        return fx_module_fail(m, st, "no memory for a graph");
-    return st == FORNAX_OK || bad(m, op, "a size is too large");
-}
-
-static bool rule_concat(fx_module *m, fx_op *op)
-{
-    int64_t axis = fx_op_i(op, FX_A_AXIS);
-    fx_type y;
-
-    if (op->n_in < 1)
-        return bad(m, op, "expected operands");
-    y = *in_type(op, 0);
-    if (axis < 0)
-        axis += y.rank;
-    if (axis < 0 || axis >= y.rank || y.dtype == FX_CHAIN || y.dtype == FX_Q8_ACT)
-        return bad(m, op, "no such axis");
-    for (int i = 1; i < op->n_in; i++) {
-        const fx_type *t = in_type(op, i);
-
-        if (t->rank != y.rank || t->dtype != y.dtype)
-            return bad(m, op, "operands must be of one type and rank");
-        for (int k = 0; k < y.rank; k++) {
-            if (k != axis && !fx_dim_eq(t->dim[k], y.dim[k]))
-                return bad(m, op, "operands may differ only along the axis");
-        }
-        if (!dim_made(m, op, fx_dim_add(m->arena, y.dim[axis], t->dim[axis], &y.dim[axis])))
-            return false;
-    }
-    return set_out(op, 0, y);
-}
 
 /* Columns of a head of x, of which 'need' are used: one of each of n heads, or one for all; 0: neither. */
 static int64_t head_columns(const fx_type *x, int64_t n, int64_t need)
@@ -343,12 +128,14 @@ static int64_t head_columns(const fx_type *x, int64_t n, int64_t need)
     return cols % n == 0 && cols / n >= need ? cols / n : cols >= need ? cols : 0;
 }
 
-static bool rule_splice(fx_module *m, fx_op *op)
+bool fx_rule_splice(fx_module *m, fx_op *op)
 {
     const fx_type *a = in_type(op, 0), *b = in_type(op, 1);
     int64_t n = fx_op_i(op, FX_A_HEADS), start = fx_op_i(op, FX_A_START), len = fx_op_i(op, FX_A_LENGTH);
     int64_t more = fx_op_i(op, FX_A_MORE);
 
+    if (!sizes_are_numbers(m, op))
+        return false;
     if (n < 1 || n > 1 << 20 || start < 0 || start > 1 << 20 || len < 1 || len > 1 << 20 || more < 0 || more > 1 << 20 ||
         !more != !b)
         return bad(m, op, "heads, start, length or more out of range");
@@ -357,27 +144,15 @@ static bool rule_splice(fx_module *m, fx_op *op)
     return set_out(op, 0, fx_type2(FX_F32, a->dim[0], fx_dim_of(n * (len + more))));
 }
 
-static bool rule_slice(fx_module *m, fx_op *op)
-{
-    fx_type y = *in_type(op, 0);
-    int64_t start = fx_op_i(op, FX_A_START), n = fx_op_i(op, FX_A_LENGTH);
-
-    if (y.rank < 1 || !fx_dim_is_static(y.dim[y.rank - 1]) || y.dtype == FX_CHAIN || y.dtype == FX_Q8_ACT ||
-        fx_dtype_is_quant(y.dtype))
-        return bad(m, op, "expected numbers whose last axis is static");
-    if (start < 0 || n < 1 || start > y.dim[y.rank - 1].n || n > y.dim[y.rank - 1].n - start)
-        return bad(m, op, "start and length leave the last axis");
-    y.dim[y.rank - 1] = fx_dim_of(n);
-    return set_out(op, 0, y);
-}
-
 /* Rows of a weight; the last row must be one of w's. */
-static bool rule_rows(fx_module *m, fx_op *op)
+bool fx_rule_rows(fx_module *m, fx_op *op)
 {
     fx_type y = *in_type(op, 0);
     int64_t start = fx_op_i(op, FX_A_START), n = fx_op_i(op, FX_A_LENGTH), run = fx_op_i(op, FX_A_RUN);
     int64_t stride = fx_op_i(op, FX_A_STRIDE), last;
 
+    if (!sizes_are_numbers(m, op))
+        return false;
     run = run ? run : n;
     stride = stride ? stride : run;
     if (y.rank < 1 || y.rank > 2 || !is_weight_dtype(y.dtype) || !fx_dim_is_static(y.dim[0]) ||
@@ -390,40 +165,6 @@ static bool rule_rows(fx_module *m, fx_op *op)
         return bad(m, op, "its rows leave w");
     y.dim[0] = fx_dim_of(n);
     return set_out(op, 0, y);
-}
-
-static bool rule_transpose(fx_module *m, fx_op *op)
-{
-    fx_type y = *in_type(op, 0);
-    fx_dim rows = y.dim[0];
-
-    if (y.rank != 2 || y.dtype >= FX_DTYPE_COUNT || !fx_dtype_is_float(y.dtype))
-        return bad(m, op, "expected floats of two axes");
-    y.dim[0] = y.dim[1];
-    y.dim[1] = rows;
-    return set_out(op, 0, y);
-}
-
-static fx_status count_elements(fx_arena *a, const fx_type *t, fx_dim *out)
-{
-    *out = fx_dim_of(1);
-    for (int i = 0; i < t->rank; i++)
-        FX_TRY(fx_dim_mul(a, *out, t->dim[i], out));
-    return FORNAX_OK;
-}
-
-static bool rule_reshape(fx_module *m, fx_op *op)
-{
-    const fx_type *x = in_type(op, 0), *y = fx_op_attr(op, FX_A_TYPE)->u.type;
-    fx_dim nx, ny;
-
-    if (x->dtype != y->dtype || x->dtype == FX_CHAIN || x->dtype == FX_Q8_ACT || fx_dtype_is_quant(x->dtype))
-        return bad(m, op, "changes shapes of plain numbers, not types");
-    if (!dim_made(m, op, count_elements(m->arena, x, &nx)) || !dim_made(m, op, count_elements(m->arena, y, &ny)))
-        return false;
-    if (!fx_dim_eq(nx, ny))
-        return bad(m, op, "the new shape has another number of elements");
-    return set_out(op, 0, *y);
 }
 
 /* ---- Contractions --------------------------------------------------------------------------------------- */
@@ -442,7 +183,7 @@ static bool product_fits(fx_module *m, const fx_op *op, const fx_type *x, const 
     return true;
 }
 
-static bool rule_matmul(fx_module *m, fx_op *op)
+bool fx_rule_linear(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0), *w = in_type(op, 1), *bias = in_type(op, 2), *r = in_type(op, 3);
     const fx_type *plain = in_type(op, 4);
@@ -462,7 +203,7 @@ static bool rule_matmul(fx_module *m, fx_op *op)
     return set_out(op, 0, y);
 }
 
-static bool rule_gate(fx_module *m, fx_op *op)
+bool fx_rule_gate(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0), *a = in_type(op, 1), *b = in_type(op, 2);
 
@@ -482,7 +223,7 @@ static bool is_float_vec(const fx_type *t, int64_t n)
     return is_vec(t, fx_dim_of(n)) && t->dtype < FX_DTYPE_COUNT && fx_dtype_is_float(t->dtype);
 }
 
-static bool rule_route(fx_module *m, fx_op *op)
+bool fx_rule_route(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0), *bias = in_type(op, 1);
     int64_t top = fx_op_i(op, FX_A_TOP), groups = fx_op_i(op, FX_A_GROUPS), kept = fx_op_i(op, FX_A_TOP_GROUPS), n;
@@ -524,7 +265,7 @@ static bool expert_bias_fits(const fx_type *t, int64_t n, int64_t rows)
                   fx_dim_eq(t->dim[0], fx_dim_of(n)) && fx_dim_eq(t->dim[1], fx_dim_of(rows)));
 }
 
-static bool rule_experts(fx_module *m, fx_op *op)
+bool fx_rule_experts(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0), *routes = in_type(op, 1), *up = in_type(op, 3);
     int64_t n = fx_op_i(op, FX_A_EXPERTS), top = fx_op_i(op, FX_A_TOP), layout = fx_op_i(op, FX_A_LAYOUT);
@@ -554,12 +295,14 @@ static bool rule_experts(fx_module *m, fx_op *op)
 
 /* ---- Products by head ----------------------------------------------------------------------------------- */
 
-static bool rule_by_head(fx_module *m, fx_op *op)
+bool fx_rule_by_head(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0), *w = in_type(op, 1);
     int64_t n = fx_op_i(op, FX_A_HEADS), start = fx_op_i(op, FX_A_START), len = fx_op_i(op, FX_A_LENGTH), rows, cols;
     bool transposed = fx_op_i(op, FX_A_TRANSPOSED) == 1;
 
+    if (!sizes_are_numbers(m, op))
+        return false;
     if (n < 1 || n > 1 << 16 || fx_op_i(op, FX_A_TRANSPOSED) < 0 || fx_op_i(op, FX_A_TRANSPOSED) > 1 ||
         !expert_matrix(w, n, false, &rows, &cols))
         return bad(m, op, "expected weights of so many heads");
@@ -604,7 +347,7 @@ static bool rotates(fx_module *m, const fx_op *op, const fx_type *inv_freq)
     return true;
 }
 
-static bool rule_rope(fx_module *m, fx_op *op)
+bool fx_rule_rope(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0);
     int64_t dim = fx_op_i(op, FX_A_HEAD_DIM);
@@ -616,7 +359,7 @@ static bool rule_rope(fx_module *m, fx_op *op)
     return set_out(op, 0, *x);
 }
 
-static bool rule_kv_store(fx_module *m, fx_op *op)
+bool fx_rule_kv_store(fx_module *m, fx_op *op)
 {
     const fx_type *k = in_type(op, 0), *v = in_type(op, 1) ? in_type(op, 1) : k;
     int64_t heads = fx_op_i(op, FX_A_KV_HEADS);
@@ -639,7 +382,7 @@ static bool heads_fit(fx_module *m, const fx_op *op)
     return true;
 }
 
-static bool rule_attend(fx_module *m, fx_op *op)
+bool fx_rule_attend(fx_module *m, fx_op *op)
 {
     const fx_type *q = in_type(op, 0);
     int64_t heads = fx_op_i(op, FX_A_HEADS);
@@ -666,7 +409,7 @@ static bool head_norm_fits(const fx_type *w, int64_t dim)
     return !w || (is_vec(w, fx_dim_of(dim)) && w->dtype < FX_DTYPE_COUNT && fx_dtype_is_float(w->dtype));
 }
 
-static bool rule_rope_store(fx_module *m, fx_op *op)
+bool fx_rule_rope_store(fx_module *m, fx_op *op)
 {
     const fx_type *q = in_type(op, 0), *k = in_type(op, 1), *v = in_type(op, 2);
     int64_t kv, dim;
@@ -693,11 +436,6 @@ static bool is_flag(int64_t n)
     return n == 0 || n == 1;
 }
 
-static bool is_floats(const fx_type *t)
-{
-    return t->dtype < FX_DTYPE_COUNT && fx_dtype_is_float(t->dtype);
-}
-
 /* A vector of n floats, or none. */
 static bool is_vector_of(const fx_type *t, int64_t n)
 {
@@ -713,7 +451,7 @@ static bool rows_of_cols(const fx_type *t, int64_t *cols)
     return true;
 }
 
-static bool rule_conv1d(fx_module *m, fx_op *op)
+bool fx_rule_conv1d(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0), *w = in_type(op, 1);
     int64_t cols;
@@ -729,7 +467,7 @@ static bool rule_conv1d(fx_module *m, fx_op *op)
     return set_out(op, 0, *x) && set_out(op, 1, fx_type0(FX_CHAIN));
 }
 
-static bool rule_ssm_scan(fx_module *m, fx_op *op)
+bool fx_rule_ssm_scan(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0), *a = in_type(op, 4);
     int64_t heads = fx_op_i(op, FX_A_HEADS), groups = fx_op_i(op, FX_A_GROUPS), cols, n;
@@ -749,7 +487,7 @@ static bool rule_ssm_scan(fx_module *m, fx_op *op)
     return set_out(op, 0, *x) && set_out(op, 1, fx_type0(FX_CHAIN));
 }
 
-static bool rule_delta_rule(fx_module *m, fx_op *op)
+bool fx_rule_delta_rule(fx_module *m, fx_op *op)
 {
     const fx_type *q = in_type(op, 0), *v = in_type(op, 2);
     int64_t heads = fx_op_i(op, FX_A_HEADS), kv = fx_op_i(op, FX_A_KV_HEADS), k_cols, v_cols;
@@ -767,7 +505,7 @@ static bool rule_delta_rule(fx_module *m, fx_op *op)
     return set_out(op, 0, *v) && set_out(op, 1, fx_type0(FX_CHAIN));
 }
 
-static bool rule_gated_norm(fx_module *m, fx_op *op)
+bool fx_rule_gated_norm(fx_module *m, fx_op *op)
 {
     const fx_type *x = in_type(op, 0);
     int64_t groups = fx_op_i(op, FX_A_GROUPS), cols;
@@ -786,12 +524,18 @@ static bool rule_gated_norm(fx_module *m, fx_op *op)
 typedef bool (*rule_fn)(fx_module *m, fx_op *op);
 static const rule_fn rules[FX_OP_COUNT] = {
 #define ATTR(key, text, kind, dflt)
-#define OP(code, text, in, out, attrs, kind, rule, flags, doc) rule_##rule,
+#define OP(code, text, in, out, attrs, kind, rule, flags, doc) fx_rule_##rule,
 #include "tensor/ops.def"
 };
 
 bool fx_shape_infer(fx_module *m, fx_op *op)
 {
+    for (int i = 0; i < op->n_in; i++) {
+        const fx_value *v = op->in[i].value;
+
+        if (v && v->type.buffer && !(fx_op_rows[op->code].flags & FX_OPF_BUFFERS))
+            return fx_rule_bad(m, op, "takes values, not buffers");
+    }
     return rules[op->code](m, op);
 }
 

@@ -9,9 +9,10 @@
  *            (silu, tanh, ...) aren't folded: the result would be another. */
 #include "passes/passes.h"
 
+/* A constant of f32, which is all that folds here. */
 static bool is_constant(const fx_value *v)
 {
-    return v && v->def && v->def->code == FX_OP_CONSTANT;
+    return fx_def_of(v, FX_OP_CONSTANT) && v->type.dtype == FX_F32;
 }
 
 static const float *values_of(const fx_value *v, int64_t *n)
@@ -77,9 +78,11 @@ static fx_value *fold_slice(fx_graph *g, fx_op *op)
     const float *at;
     float *y;
 
+    if (!fx_slice_is_columns(op))
+        return NULL;
     if (len == cols)
         return x;
-    if (inner)
+    if (inner && fx_slice_is_columns(inner))
         return FX_OP1(g->module, SLICE, FX_IN(fx_op_in(inner, 0)),
                       FX_ATTRS(FX_AI(START, start + fx_op_i(inner, FX_A_START)), FX_AI(LENGTH, len)));
     if (!is_constant(x))

@@ -7,16 +7,16 @@
  *            of another type or number of columns (fuse-swiglu does that one). */
 #include "passes/passes.h"
 
-static bool is_plain(const fx_op *matmul)
+static bool is_plain(const fx_op *linear)
 {
-    return fx_single_use(&matmul->out[0]) && !fx_op_in(matmul, 2) && !fx_op_in(matmul, 3) &&
-           fx_op_f(matmul, FX_A_SCALE) == 1 && fx_value_is_const(fx_op_in(matmul, 1));
+    return fx_single_use(&linear->out[0]) && !fx_op_in(linear, 2) && !fx_op_in(linear, 3) &&
+           fx_op_f(linear, FX_A_SCALE) == 1 && fx_value_is_const(fx_op_in(linear, 1));
 }
 
 static fx_value *try(fx_graph *g, fx_op *mul, int i)
 {
-    fx_op *silu = fx_arg_of(mul, i, FX_OP_SILU), *up = fx_arg_of(mul, 1 - i, FX_OP_MATMUL);
-    fx_op *gate = silu ? fx_arg_of(silu, 0, FX_OP_MATMUL) : NULL;
+    fx_op *silu = fx_arg_of(mul, i, FX_OP_SILU), *up = fx_arg_of(mul, 1 - i, FX_OP_LINEAR);
+    fx_op *gate = silu ? fx_arg_of(silu, 0, FX_OP_LINEAR) : NULL;
 
     if (!gate || !up || gate == up || fx_op_in(gate, 0) != fx_op_in(up, 0))
         return NULL;

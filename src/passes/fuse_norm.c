@@ -33,7 +33,7 @@ static fx_value *rewrite_add(fx_graph *g, fx_op *norm)
     fx_op *add = fx_arg_of(norm, 0, FX_OP_ADD), *fused;
     fx_value *w = fx_op_in(norm, 1);
 
-    if (!add || add->block != norm->block || by_heads(&add->out[0], w) ||
+    if (!add || add->block != norm->block || add->out[0].type.dtype != FX_F32 || by_heads(&add->out[0], w) ||
         !fx_type_eq(&fx_op_in(add, 0)->type, &fx_op_in(add, 1)->type) || !bring(w, add))
         return NULL;
     fx_insert_at(g->module, fx_before(add));

@@ -1,4 +1,4 @@
-/* gather_early.c - gather_rows(op(x))  ==>  op(gather_rows(x)), for ops that work row by row.
+/* gather_early.c - gather(op(x))  ==>  op(gather(x)), for ops that work row by row.
  *
  * Why:       only rows that want logits need what follows the last layer's keys and values: a
  *            prefill chunk skips that layer's output and feed-forward products. Costs a
@@ -38,7 +38,7 @@ static unsigned row_operands(const fx_op *op)
     case FX_OP_GATE:
     case FX_OP_BY_HEAD:
         return 1;
-    case FX_OP_MATMUL:
+    case FX_OP_LINEAR:
         return 1 | 8;
     default:
         return 0;
@@ -50,7 +50,7 @@ static fx_value *earlier_twin(fx_op *gather)
     for (const fx_use *u = fx_op_in(gather, 0)->uses; u; u = u->next) {
         fx_op *op = u->user;
 
-        if (op != gather && op->code == FX_OP_GATHER_ROWS && op->block == gather->block &&
+        if (op != gather && op->code == FX_OP_GATHER && fx_gather_is_rows(op) && op->block == gather->block &&
             fx_op_in(op, 1) == fx_op_in(gather, 1) && fx_op_before(op, gather))
             return &op->out[0];
     }
@@ -63,6 +63,14 @@ static bool is_shared(const fx_op *op, int i)
     const fx_type *t = &fx_op_in(op, i)->type;
 
     return t->rank < 2 || (fx_dim_eq(t->dim[0], fx_dim_of(1)) && !fx_dim_eq(op->out[0].type.dim[0], fx_dim_of(1)));
+}
+
+/* Whether an op that has axes works within rows. */
+static bool keeps_rows(const fx_op *op)
+{
+    if (op->code == FX_OP_SLICE)
+        return fx_slice_is_columns(op);
+    return op->code != FX_OP_SOFTMAX || fx_op_axis(op, FX_A_AXIS, op->out[0].type.rank) == op->out[0].type.rank - 1;
 }
 
 static bool can_gather(const fx_op *op, unsigned rows)
@@ -82,19 +90,21 @@ static fx_value *rewrite(fx_graph *g, fx_op *gather)
     fx_op *op = x->def;
     unsigned rows = op ? row_operands(op) : 0;
 
+    if (!fx_gather_is_rows(gather))
+        return NULL;
     if (twin)
         return twin;
-    if (!rows || op->block != gather->block || !fx_single_use(x) || op->n_in > (int)FX_COUNT(in) ||
+    if (!rows || !keeps_rows(op) || op->block != gather->block || !fx_single_use(x) || op->n_in > (int)FX_COUNT(in) ||
         !can_gather(op, rows))
         return NULL;
     for (int i = 0; i < op->n_in; i++) {
         in[i] = fx_op_in(op, i);
         if (in[i] && (rows >> i & 1) && !is_shared(op, i))
-            in[i] = FX_OP1(g->module, GATHER_ROWS, FX_IN(in[i], wanted), FX_NOATTR, .name = gather->out[0].name);
+            in[i] = FX_OP1(g->module, GATHER, FX_IN(in[i], wanted), FX_ATTRS(FX_AI(AXIS, 0)), .name = gather->out[0].name);
     }
     return fx_op_result(fx_op_make(g->module, &(fx_op_init){ .code = op->code, .in = in, .n_in = op->n_in,
                                                              .attrs = op->attrs, .n_attrs = op->n_attrs,
                                                              .name = x->name, .file = __FILE__, .line = __LINE__ }));
 }
 
-const fx_pass fx_pass_gather_early = { .name = "gather-early", .root = FX_OP_GATHER_ROWS, .rewrite = rewrite };
+const fx_pass fx_pass_gather_early = { .name = "gather-early", .root = FX_OP_GATHER, .rewrite = rewrite };

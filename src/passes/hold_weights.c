@@ -58,7 +58,7 @@ static void hold(fx_graph *g, fx_dtype_mode mode, fx_op *op, int i, int64_t *cha
 static void hold_block(fx_graph *g, fx_dtype_mode mode, fx_block *b, int64_t *changes)
 {
     for (fx_op *op = b->first; op && !g->module->failed; op = op->next) {
-        if (op->code == FX_OP_MATMUL || (op->code == FX_OP_EMBED && (mode == FX_MODE_BF16 || mode == FX_MODE_F16)))
+        if (op->code == FX_OP_LINEAR || (op->code == FX_OP_EMBED && (mode == FX_MODE_BF16 || mode == FX_MODE_F16)))
             hold(g, mode, op, 1, changes);
         if (op->code == FX_OP_BY_HEAD)
             hold(g, fx_dtype_is_quant(fx_op_in(op, 1)->type.dtype) ? FX_MODE_F32 : mode, op, 1, changes);

@@ -1,6 +1,6 @@
 /* keep_plain.c - products with rounded activations keep the unrounded ones beside them.
  *
- *     matmul(quant(x), w)  ==>  matmul(quant(x), w, plain=x)
+ *     linear(quant(x), w)  ==>  linear(quant(x), w, plain=x)
  *
  * Why:       a low-rank adapter multiplies x in f32 (DESIGN "LoRA adds (xA)B in f32").
  * Needs:     quantize-activations and norm-quant have run; only where adapters are wanted.
@@ -24,7 +24,7 @@ static fx_status run(fx_graph *g, const fx_pass_options *opt, int64_t *changes, 
     for (fx_op *op = fx_graph_body(g)->first; opt->adapters && op; op = op->next) {
         fx_value *plain;
 
-        if (op->code != FX_OP_MATMUL || fx_op_in(op, 0)->type.dtype != FX_Q8_ACT || fx_op_in(op, 4))
+        if (op->code != FX_OP_LINEAR || fx_op_in(op, 0)->type.dtype != FX_Q8_ACT || fx_op_in(op, 4))
             continue;
         plain = plain_of(fx_op_in(op, 0));
         if (!plain)

@@ -185,6 +185,8 @@ static bool add_tensor(fx_plan_weight *w, fx_op *op)
         op = fx_op_in(op, 0)->def;
     }
     if (op && op->code == FX_OP_TRANSPOSE) {
+        if (op->out[0].type.rank != 2 || fx_op_axis(op, FX_A_AXIS_A, 2) == fx_op_axis(op, FX_A_AXIS_B, 2))
+            return false;
         part.transposed = true;
         op = fx_op_in(op, 0)->def;
     }
@@ -940,6 +942,8 @@ static fx_status lower_gather(lower *l, fx_op *op)
 {
     fx_launch n = launch_of(l, op, FX_L_GATHER, &op->out[0]);
 
+    if (!fx_gather_is_rows(op))
+        return unsupported(l, op, "a gather that isn't of rows");
     FX_TRY(step_input(l, op, 1, "logit_rows"));
     FX_TRY(row_ref(l, op, 0, &n.in[0]));
     FX_TRY(new_place(l, &op->out[0]));
@@ -1026,8 +1030,8 @@ static fx_status lower_softmax(lower *l, fx_op *op)
 {
     fx_launch n = launch_of(l, op, FX_L_SOFTMAX, &op->out[0]);
 
-    if (op->out[0].type.rank != 2)
-        return unsupported(l, op, "more than two axes");
+    if (op->out[0].type.rank != 2 || fx_op_axis(op, FX_A_AXIS, 2) != 1)
+        return unsupported(l, op, "more than two axes, or not along the last");
     FX_TRY(row_ref(l, op, 0, &n.in[0]));
     FX_TRY(new_place(l, &op->out[0]));
     n.out[0] = buf_ref(l, &op->out[0]);
@@ -1044,7 +1048,7 @@ static fx_status lower_slice(lower *l, fx_op *op)
     if (fx_value_is_const(&op->out[0]))
         return unsupported(l, op, "a part of a weight");
     p = place_of(l, fx_op_in(op, 0));
-    if (!p || op->out[0].type.rank != 2 || !cols_of(&op->out[0].type, &cols))
+    if (!p || op->out[0].type.rank != 2 || !cols_of(&op->out[0].type, &cols) || !fx_slice_is_columns(op))
         return unsupported(l, op, "a slice that isn't columns of rows");
     return set_place(l, &op->out[0], p->buf, p->col + fx_op_i(op, FX_A_START), cols) ? FORNAX_OK : no_memory(l);
 }
@@ -1117,12 +1121,12 @@ static const lower_fn lowerings[FX_OP_COUNT] = {
     [FX_OP_RMSNORM_QUANT] = lower_norm,
     [FX_OP_LAYERNORM] = lower_layernorm,
     [FX_OP_QUANT] = lower_quant,
-    [FX_OP_MATMUL] = lower_product,
+    [FX_OP_LINEAR] = lower_product,
     [FX_OP_GATE] = lower_product,
     [FX_OP_BY_HEAD] = lower_by_head,
     [FX_OP_ROPE_STORE] = lower_rope_store,
     [FX_OP_ATTEND] = lower_attend,
-    [FX_OP_GATHER_ROWS] = lower_gather,
+    [FX_OP_GATHER] = lower_gather,
     [FX_OP_ADD] = lower_map,
     [FX_OP_MUL] = lower_map,
     [FX_OP_SCALE] = lower_map,

@@ -1,7 +1,7 @@
 /* matmul_epilogue.c - what is added to a product goes into it: two passes.
  *
- *     add(matmul(x, w), b)  ==>  matmul(x, w, bias=b)            b a vector known before any step
- *     add(matmul(x, w), r)  ==>  matmul(x, w, residual=r)        r rows of the same shape
+ *     add(linear(x, w), b)  ==>  linear(x, w, bias=b)            b a vector known before any step
+ *     add(linear(x, w), r)  ==>  linear(x, w, residual=r)        r rows of the same shape
  *
  * Why:       the tile is in cache when it is added to; a following norm reads one buffer.
  * Needs:     matmul-bias first, so that the order is product, bias, residual.
@@ -9,22 +9,22 @@
  * Gives up:  when the product has another reader or its place is taken. */
 #include "passes/passes.h"
 
-static fx_value *with(fx_graph *g, fx_op *matmul, fx_value *bias, fx_value *residual)
+static fx_value *with(fx_graph *g, fx_op *linear, fx_value *bias, fx_value *residual)
 {
-    return FX_OP1(g->module, MATMUL, FX_IN(fx_op_in(matmul, 0), fx_op_in(matmul, 1), bias, residual),
-                  FX_ATTRS(FX_AF(SCALE, fx_op_f(matmul, FX_A_SCALE))), .name = matmul->out[0].name);
+    return FX_OP1(g->module, LINEAR, FX_IN(fx_op_in(linear, 0), fx_op_in(linear, 1), bias, residual),
+                  FX_ATTRS(FX_AF(SCALE, fx_op_f(linear, FX_A_SCALE))), .name = linear->out[0].name);
 }
 
 static fx_value *rewrite_bias(fx_graph *g, fx_op *add)
 {
     for (int i = 0; i < 2; i++) {
-        fx_op *matmul = fx_arg_of(add, i, FX_OP_MATMUL);
+        fx_op *linear = fx_arg_of(add, i, FX_OP_LINEAR);
         fx_value *b = fx_other_in(add, i);
 
-        if (!matmul || !fx_single_use(&matmul->out[0]) || fx_op_in(matmul, 2) || fx_op_in(matmul, 3))
+        if (!linear || !fx_single_use(&linear->out[0]) || fx_op_in(linear, 2) || fx_op_in(linear, 3))
             continue;
-        if (b->type.rank == 1 && fx_value_is_const(b) && fx_dim_eq(b->type.dim[0], matmul->out[0].type.dim[1]))
-            return with(g, matmul, b, NULL);
+        if (b->type.rank == 1 && fx_value_is_const(b) && fx_dim_eq(b->type.dim[0], linear->out[0].type.dim[1]))
+            return with(g, linear, b, NULL);
     }
     return NULL;
 }
@@ -35,11 +35,11 @@ static int pick(const fx_op *add)
     int best = -1;
 
     for (int i = 0; i < 2; i++) {
-        fx_op *matmul = fx_arg_of(add, i, FX_OP_MATMUL);
+        fx_op *linear = fx_arg_of(add, i, FX_OP_LINEAR);
 
-        if (!matmul || !fx_single_use(&matmul->out[0]) || fx_op_in(matmul, 3) || matmul->block != add->block)
+        if (!linear || !fx_single_use(&linear->out[0]) || fx_op_in(linear, 3) || linear->block != add->block)
             continue;
-        if (best < 0 || fx_op_before(fx_op_in(add, best)->def, matmul))
+        if (best < 0 || fx_op_before(fx_op_in(add, best)->def, linear))
             best = i;
     }
     return best;
@@ -48,11 +48,11 @@ static int pick(const fx_op *add)
 static fx_value *rewrite_residual(fx_graph *g, fx_op *add)
 {
     int i = pick(add);
-    fx_op *matmul = i < 0 ? NULL : fx_op_in(add, i)->def;
+    fx_op *linear = i < 0 ? NULL : fx_op_in(add, i)->def;
 
-    if (!matmul || !fx_type_eq(&matmul->out[0].type, &fx_other_in(add, i)->type))
+    if (!linear || !fx_type_eq(&linear->out[0].type, &fx_other_in(add, i)->type))
         return NULL;
-    return with(g, matmul, fx_op_in(matmul, 2), fx_other_in(add, i));
+    return with(g, linear, fx_op_in(linear, 2), fx_other_in(add, i));
 }
 
 const fx_pass fx_pass_matmul_bias = { .name = "matmul-bias", .root = FX_OP_ADD, .rewrite = rewrite_bias };

@@ -37,7 +37,7 @@ static int collect(fx_op *root, fx_op *parts[MAX_PARTS])
         fx_op *op = u->user;
         int i = n;
 
-        if (op->code != FX_OP_MATMUL || u != &op->in[0] || (op != root && !alike(root, op)))
+        if (op->code != FX_OP_LINEAR || u != &op->in[0] || (op != root && !alike(root, op)))
             continue;
         if (op != root && fx_op_before(op, root))
             return 0;
@@ -92,7 +92,7 @@ static fx_value *rewrite(fx_graph *g, fx_op *root)
     if (!n)
         return NULL;
     w = joined(g, parts, n, 1);
-    y = FX_OP1(g->module, MATMUL, FX_IN(fx_op_in(root, 0), w, joined(g, parts, n, 2), NULL),
+    y = FX_OP1(g->module, LINEAR, FX_IN(fx_op_in(root, 0), w, joined(g, parts, n, 2), NULL),
                FX_ATTRS(FX_AF(SCALE, fx_op_f(root, FX_A_SCALE))), .name = joined_name(g, parts, n));
     for (int i = 0; i < n; i++) {
         int64_t cols = fx_op_in(parts[i], 1)->type.dim[0].n;
@@ -112,4 +112,4 @@ static fx_value *rewrite(fx_graph *g, fx_op *root)
     return first;
 }
 
-const fx_pass fx_pass_merge_matmuls = { .name = "merge-matmuls", .root = FX_OP_MATMUL, .rewrite = rewrite };
+const fx_pass fx_pass_merge_matmuls = { .name = "merge-matmuls", .root = FX_OP_LINEAR, .rewrite = rewrite };

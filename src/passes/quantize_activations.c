@@ -1,6 +1,6 @@
 /* quantize_activations.c - products with block-quantized weights take int8 activations.
  *
- *     matmul(x, w)  ==>  matmul(quant(x), w)        w quantized; gate(x, a, b) the same
+ *     linear(x, w)  ==>  linear(quant(x), w)        w quantized; gate(x, a, b) the same
  *
  * Why:       integer dot products are several times as fast as unpacking weights to floats.
  * Preserves: not values: this is where activations are rounded, and it stands in the graph.
@@ -44,7 +44,7 @@ static fx_value *rewrite(fx_graph *g, fx_op *op)
     if (op->code == FX_OP_EXPERTS)
         return mark_experts(op);
 
-    if (op->code != FX_OP_MATMUL && op->code != FX_OP_GATE)
+    if (op->code != FX_OP_LINEAR && op->code != FX_OP_GATE)
         return NULL;
     x = fx_op_in(op, 0);
     if (x->type.dtype != FX_F32 || !fx_dtype_is_quant(fx_op_in(op, 1)->type.dtype))

@@ -24,7 +24,7 @@ static fx_op *head_norm(const fx_value *v, int64_t head_dim)
 {
     fx_op *norm = fx_def_of(v, FX_OP_RMSNORM);
 
-    if (!norm || !fx_single_use(v) || !fx_value_is_const(fx_op_in(norm, 1)))
+    if (!norm || v->type.dtype != FX_F32 || !fx_single_use(v) || !fx_value_is_const(fx_op_in(norm, 1)))
         return NULL;
     return fx_dim_eq(fx_op_in(norm, 1)->type.dim[0], fx_dim_of(head_dim)) ? norm : NULL;
 }

@@ -1,6 +1,13 @@
 /* ops.c - the table of ops.def, and the reading of its signatures. */
 #include "tensor/ops.h"
 
+static const char *const words[FX_A_COUNT] = {
+#define ATTR(key, text, kind, dflt)
+#define WORDS(key, choices) [FX_A_##key] = choices,
+#define OP(code, text, in, out, attrs, kind, rule, flags, doc)
+#include "tensor/ops.def"
+};
+
 #define REQUIRED (-1e308)
 const fx_attr_row fx_attr_rows[FX_A_COUNT] = {
 #define ATTR(key, text, kind, dflt) { text, FX_ATTR_##kind, (dflt) == REQUIRED, (dflt) == REQUIRED ? 0 : (dflt) },
@@ -8,14 +15,36 @@ const fx_attr_row fx_attr_rows[FX_A_COUNT] = {
 #include "tensor/ops.def"
 };
 
-_Static_assert(FX_A_COUNT <= 64, "attribute sets are 64 bits wide");
+_Static_assert(FX_A_COUNT < UINT8_MAX, "keys of attributes are bytes in the rows of ops");
 
-#define A(key) (UINT64_C(1) << FX_A_##key)
+#define A(key) FX_A_##key,
+#define NOATTRS
 const fx_op_row fx_op_rows[FX_OP_COUNT] = {
 #define ATTR(key, text, kind, dflt)
-#define OP(code, text, in, out, attrs, kind, rule, flags, doc) { text, in, out, attrs, FX_KIND_##kind, flags, doc },
+#define OP(code, text, in, out, attrs, kind, rule, flags, doc) \
+    { text, in, out, { attrs FX_A_COUNT }, FX_KIND_##kind, flags, doc },
 #include "tensor/ops.def"
 };
+
+bool fx_opcode_has(fx_opcode c, fx_attr_key key)
+{
+    for (const uint8_t *k = fx_op_rows[c].attrs; *k != FX_A_COUNT; k++) {
+        if (*k == key)
+            return true;
+    }
+    return false;
+}
+
+fx_str fx_attr_word(fx_attr_key key, int64_t i)
+{
+    const char *p = words[key] ? words[key] : "";
+
+    for (; i > 0 && *p; i--) {
+        p += strcspn(p, "|");
+        p += *p == '|';
+    }
+    return i < 0 ? fx_str_n(p, 0) : fx_str_n(p, strcspn(p, "|"));
+}
 
 bool fx_opcode_of_name(fx_opcode *out, fx_str name)
 {
@@ -84,17 +113,22 @@ fx_str fx_op_name_at(const char *signature, int i, bool *optional)
     return name;
 }
 
-static void document_attrs(fx_buf *out, uint64_t set)
+/* "axis=-1", "shape", "mode=constant|reflect|edge" */
+static void document_attr(fx_buf *out, fx_attr_key key)
 {
-    for (int k = 0; k < FX_A_COUNT; k++) {
-        if (!(set >> k & 1))
-            continue;
-        fx_buf_printf(out, " `%s`", fx_attr_rows[k].text);
-        if (!fx_attr_rows[k].required) {
-            fx_buf_putc(out, '=');
-            fx_buf_double(out, fx_attr_rows[k].dflt);
-        }
-    }
+    const fx_attr_row *r = &fx_attr_rows[key];
+
+    fx_buf_printf(out, " `%s", r->text);
+    if (r->kind == FX_ATTR_WORD)
+        fx_buf_printf(out, "=%s", words[key]);
+    else if (r->kind == FX_ATTR_BOOL)
+        fx_buf_puts(out, r->dflt != 0 ? "=true" : "=false");
+    else if (!r->required && (r->kind == FX_ATTR_INT || r->kind == FX_ATTR_FLOAT || r->kind == FX_ATTR_DIM)) {
+        fx_buf_putc(out, '=');
+        fx_buf_double(out, r->dflt);
+    } else if (!r->required)
+        fx_buf_putc(out, '?');
+    fx_buf_putc(out, '`');
 }
 
 void fx_ops_document(fx_buf *out)
@@ -105,7 +139,8 @@ void fx_ops_document(fx_buf *out)
         const fx_op_row *r = &fx_op_rows[c];
 
         fx_buf_printf(out, "| %s | %s | %s |", r->text, r->operands, r->results);
-        document_attrs(out, r->attrs);
+        for (const uint8_t *k = r->attrs; *k != FX_A_COUNT; k++)
+            document_attr(out, (fx_attr_key)*k);
         fx_buf_printf(out, " | %s | %s |\n", fx_op_kind_name(r->kind), r->doc);
     }
 }

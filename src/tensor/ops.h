@@ -26,8 +26,14 @@ typedef enum fx_attr_kind {
     FX_ATTR_STR,
     FX_ATTR_TYPE,
     FX_ATTR_DTYPE,
-    FX_ATTR_FLOATS,
-    FX_ATTR_ROPE                 /* fx_rope_style by name */
+    FX_ATTR_BOOL,
+    FX_ATTR_WORD,                /* one of the row's words, kept as its number */
+    FX_ATTR_DIM,                 /* a size: a number or an expression of names */
+    FX_ATTR_DIMS,
+    FX_ATTR_INTS,
+    FX_ATTR_DATA,                /* elements of the dtype that TYPE names */
+    FX_ATTR_TYPES,
+    FX_ATTR_PARAMS               /* named bools, integers, strings and dtypes */
 } fx_attr_kind;
 
 typedef enum fx_op_kind {
@@ -46,8 +52,11 @@ enum {
     FX_OPF_END = 4,              /* last of its block */
     FX_OPF_COMMUTES = 8,
     FX_OPF_STEP = 16,            /* reads the row table of the step */
-    FX_OPF_REGIONS = 32          /* owns blocks */
+    FX_OPF_REGIONS = 32,         /* owns blocks */
+    FX_OPF_BUFFERS = 64          /* takes buffers among its operands */
 };
+
+#define FX_MAX_ATTRS 15          /* of an op */
 
 typedef struct fx_attr_row {
     const char *text;
@@ -59,7 +68,7 @@ typedef struct fx_attr_row {
 typedef struct fx_op_row {
     const char *text;
     const char *operands, *results;      /* names, see ops.def */
-    uint64_t attrs;                      /* bit 1 << key for each */
+    uint8_t attrs[FX_MAX_ATTRS + 1];     /* keys, in order, then FX_A_COUNT */
     fx_op_kind kind;
     int flags;
     const char *doc;
@@ -71,6 +80,9 @@ extern const fx_op_row fx_op_rows[FX_OP_COUNT];
 static inline const char *fx_opcode_name(fx_opcode c) { return fx_op_rows[c].text; }
 bool fx_opcode_of_name(fx_opcode *out, fx_str name);
 const char *fx_op_kind_name(fx_op_kind k);
+bool fx_opcode_has(fx_opcode c, fx_attr_key key);
+/* Word i of an attribute of kind WORD; empty if there are fewer. */
+fx_str fx_attr_word(fx_attr_key key, int64_t i);
 
 /* A signature read: how many names, and what the i-th allows. */
 typedef struct fx_op_names {

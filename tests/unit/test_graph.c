@@ -307,7 +307,7 @@ static const char *const texts[] = {
     "  %b = cast %a, bf16  # bf16[128,64]\n"
     "  %r = input f32[rows,128]\n"
     "  %v = weight \"v\", f32[128]\n"
-    "  %m = matmul %x, %b, _, %r, scale=0.125  # f32[rows,128]\n"
+    "  %m = linear %x, %b, _, %r, scale=0.125  # f32[rows,128]\n"
     "  %sum, %y = add_rmsnorm %m, %r, %v, eps=1e-06  # f32[rows,128], f32[rows,128]\n"
     "  output %sum, %y\n"
     "}\n"
@@ -333,11 +333,45 @@ static const char *const texts[] = {
     "  %qr = rope %q, %f, head_dim=32, rot_dim=32, style=pairs, attn_scale=1.5  # f32[rows,256]\n"
     "  %kr = rope %k, %f, head_dim=32, rot_dim=32  # f32[rows,64]\n"
     "  %c = kv_store %kr, %v, %0, layer=3, kv_heads=2  # chain\n"
-    "  %y = attend %qr, %c, scale=0.125, layer=3, heads=8, kv_heads=2, head_dim=32, v_dim=32, window=16,"
+    "  %y = attend %qr, %c, layer=3, heads=8, kv_heads=2, head_dim=32, v_dim=32, scale=0.125, window=16,"
     " softcap=50  # f32[rows,256]\n"
-    "  %q.2, %c.2 = rope_store %q, %k, %v, _, _, %f, %c, eps=0, layer=4, heads=8, kv_heads=2, head_dim=32,"
-    " v_dim=32, rot_dim=32  # f32[rows,256], chain\n"
+    "  %q.2, %c.2 = rope_store %q, %k, %v, _, _, %f, %c, layer=4, heads=8, kv_heads=2, head_dim=32,"
+    " v_dim=32, rot_dim=32, eps=0  # f32[rows,256], chain\n"
     "  output %y, %q.2, %c.2\n"
+    "}\n",
+
+    "graph @half {\n"
+    "  %x = input f32[n,4]\n"
+    "  %l, %r = chunk %x, parts=2  # f32[n,2], f32[n,2]\n"
+    "  output %r, %l\n"
+    "}\n"
+    "graph @main {\n"
+    "  %b = input buffer f32[2*k+1,4]\n"
+    "  %i = constant u64[3], {0, 1, 18446744073709551615}\n"
+    "  %h = constant bf16[2,2], {0.1, -0.5, inf, nan}\n"
+    "  %t = constant bool, {1}\n"
+    "  %0 = chain  # chain\n"
+    "  %v, %c = buffer_load %b, %0  # f32[2*k+1,4], chain\n"
+    "  %p, %q = call %v, callee=\"half\"  # f32[2*k+1,2], f32[2*k+1,2]\n"
+    "  %s = pad %p, paddings={0, 1, 2*k, 0}, mode=edge  # f32[2*k+2,2*k+2]\n"
+    "  %d, %e, %c.2 = inplace_custom %b, %c, kernel=\"k\\\"1\", types={i8[k], f16}, params={n=-4, fast=true, mode=\"a b\", t=bf16}"
+    "  # i8[k], f16, chain\n"
+    "  output %s\n"
+    "}\n",
+
+    "graph @main {\n"
+    "  %x = input f32[n]\n"
+    "  %n = constant i64, {5}\n"
+    "  %one = constant i64, {1}\n"
+    "  %y, %left = while %x, %n { %a: f32[n], %i: i64\n"
+    "    %more = greater %i, %one  # bool\n"
+    "    yield %more\n"
+    "  } { %a.2: f32[n], %i.2: i64\n"
+    "    %b = add %a.2, %a.2  # f32[n]\n"
+    "    %j = sub %i.2, %one  # i64\n"
+    "    yield %b, %j\n"
+    "  }  # f32[n], i64\n"
+    "  output %y\n"
     "}\n",
 };
 
@@ -399,7 +433,7 @@ static const struct { const char *text, *where, *why; } refused[] = {
     { "%x = input f32[4,]\noutput %x", "t:1:18:", "expected a size" },
     { "%x = input f32[-4]\noutput %x", "t:1:16:", "negative" },
     { "%x = input f32[4//0]\noutput %x", "t:1:17:", "zero" },
-    { "%x = input f32[1,1,1,1,1,1,1]\noutput %x", "t:1:28:", "too many axes" },
+    { "%x = input f32[1,1,1,1,1,1,1,1,1]\noutput %x", "t:1:32:", "too many axes" },
     { "%x = input f32[99999999999999999999]\noutput %x", "t:1:16:", "whole number" },
     { "%x = input f32[9999999999*9999999999]\noutput %x", "t:1:26:", "too large" },
     { "%x = input f32[4]@gpu\noutput %x", "t:1:19:", "device" },
@@ -418,16 +452,23 @@ static const struct { const char *text, *where, *why; } refused[] = {
     { "%x = weight \"a, f32[4]\noutput %x", "t:1:13:", "doesn't end" },
     { "%x = weight \"\\q\", f32[4]\noutput %x", "t:1:13:", "escape" },
     { "%x = weight \"a\", f32[rows]\noutput %x", "t:1:6:", "numbers" },
-    { "%x = weight \"a\", i32[4]\noutput %x", "t:1:6:", "float or quantized" },
+    { "%x = weight \"a\", q8[4,32]\noutput %x", "t:1:6:", "numbers, bools or quantized" },
+    { "%x = constant u8[1], {256}\noutput %x", "t:1:23:", "too large for its type" },
+    { "%x = constant f16[1], {1e5}\noutput %x", "t:1:24:", "too large for its type" },
+    { "%x = constant {1}, i8[1]\noutput %x", "t:1:15:", "behind their type" },
+    { "%x = input f32[4]\n%y = pad %x, paddings={1,1}, mode=wrap\noutput %y", "t:2:35:", "no such word for this attribute: wrap" },
+    { "%x = input f32[4,4]\n%y = band_part %x, exclude=1\noutput %y", "t:2:28:", "true or false" },
+    { "%x = input f32[4]\n%y = tile %x, repeats={2\noutput %y", "t:3:1:", "expected } or ," },
+    { "%x = input buffer f32[4]\n%y = silu %x\noutput %y", "t:2:6:", "takes values, not buffers; operands buffer f32[4]" },
     { "%x = weight \"a\", q4_0[4,33]\noutput %x", "t:1:6:", "whole blocks" },
     { "%x = constant f32[3], {1, 2}\noutput %x", "t:1:6:", "as many values" },
-    { "%x = input f32[rows,64]\n%w = weight \"w\", f32[8,32]\n%y = matmul %x, %w\noutput %y", "t:3:6:",
+    { "%x = input f32[rows,64]\n%w = weight \"w\", f32[8,32]\n%y = linear %x, %w\noutput %y", "t:3:6:",
       "last axes of x and w differ; operands f32[rows,64], f32[8,32]" },
     { "%x = input f32[rows,64]\n%y = input f32[outs,64]\n%z = add %x, %y\noutput %z", "t:3:6:", "broadcast" },
     { "%x = input f32[rows,64]\n%y = reshape %x, f32[rows,63]\noutput %y", "t:2:6:", "number of elements" },
-    { "%x = input f32[rows,64]\n%y = slice %x, start=60, length=8\noutput %y", "t:2:6:", "leave the last axis" },
+    { "%x = input f32[rows,64]\n%y = slice %x, start=60, length=8\noutput %y", "t:2:6:", "leave the axis" },
     { "%x = input f32[rows,48]\n%y = quant %x\noutput %y", "t:2:6:", "multiple of 32" },
-    { "%x = input q8[rows,64]\n%w = weight \"w\", f32[8,64]\n%y = matmul %x, %w\noutput %y", "t:3:6:",
+    { "%x = input q8[rows,64]\n%w = weight \"w\", f32[8,64]\n%y = linear %x, %w\noutput %y", "t:3:6:",
       "quantized activations need quantized weights" },
     { "%x = input f32[rows,60]\n%w = weight \"w\", f32[16]\n%y = rmsnorm %x, %w, eps=1e-5\noutput %y", "t:3:6:",
       "whole groups" },

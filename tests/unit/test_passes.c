@@ -217,8 +217,8 @@ TEST(each_pass_is_traced_and_a_second_run_changes_nothing)
 {
     static const char text[] =
         "%x = input f32[rows,64]\n%a = weight q4_0[128,64]\n%b = weight q4_0[128,64]\n%d = weight q4_0[64,128]\n"
-        "%n = weight f32[64]\n%h = rmsnorm %x, %n, eps=1e-5\n%g = matmul %h, %a\n%u = matmul %h, %b\n"
-        "%s = silu %g\n%m = mul %s, %u\n%y = matmul %m, %d\n%r = add %x, %y\noutput %r\n";
+        "%n = weight f32[64]\n%h = rmsnorm %x, %n, eps=1e-5\n%g = linear %h, %a\n%u = linear %h, %b\n"
+        "%s = silu %g\n%m = mul %s, %u\n%y = linear %m, %d\n%r = add %x, %y\noutput %r\n";
     fx_error err = { 0 };
     fx_arena a;
     fx_module *m;

@@ -7,7 +7,7 @@
 
 #define HEAD "%tokens = input i32[rows]\n%logit_rows = input i32[outs]\n"
 #define EMBED HEAD "%e = weight \"emb\", q8_0[100,64]\n%x = embed %tokens, %e\n"
-#define TAIL(v) "%last = gather_rows %" v ", %logit_rows\noutput %last\n"
+#define TAIL(v) "%last = gather %" v ", %logit_rows, axis=0\noutput %last\n"
 
 /* A graph and the plan it is lowered to, without its last two lines where they are the same gather. */
 static const struct { const char *what, *graph, *plan; } lowered[] = {
@@ -44,15 +44,15 @@ static const struct { const char *what, *graph, *plan; } lowered[] = {
       "2 mul b1:f32[48], b0:f32[64]+16 -> b1:f32[48]  # d\n"
       "3 gather b1:f32[48] -> b2:out.f32[48]  # last\n" },
     { "a product over its residual, unless that is its input",
-      EMBED "%w = weight \"w\", f32[64,64]\n%b = weight \"b\", f16[64]\n%a = matmul %x, %w, %b, %x, scale=0.5\n"
-      "%r = relu %a\n%c = matmul %r, %w, _, %a\n" TAIL("c"),
+      EMBED "%w = weight \"w\", f32[64,64]\n%b = weight \"b\", f16[64]\n%a = linear %x, %w, %b, %x, scale=0.5\n"
+      "%r = relu %a\n%c = linear %r, %w, _, %a\n" TAIL("c"),
       "0 embed emb[100,64] -> b0:f32[64]  # x\n"
       "1 matmul b0:f32[64], w[64,64], b, b0:f32[64] -> b1:f32[64] scale=0.5  # a\n"
       "2 relu b1:f32[64] -> b2:f32[64]  # r\n"
       "3 matmul b2:f32[64], w[64,64], _, b1:f32[64] -> b1:f32[64]  # c\n"
       "4 gather b1:f32[64] -> b3:out.f32[64]  # last\n" },
     { "a residual that is read later stays",
-      EMBED "%w = weight \"w\", f32[64,64]\n%r = relu %x\n%c = matmul %r, %w, _, %x\n%d = mul %c, %x\n" TAIL("d"),
+      EMBED "%w = weight \"w\", f32[64,64]\n%r = relu %x\n%c = linear %r, %w, _, %x\n%d = mul %c, %x\n" TAIL("d"),
       "0 embed emb[100,64] -> b0:f32[64]  # x\n"
       "1 relu b0:f32[64] -> b1:f32[64]  # r\n"
       "2 matmul b1:f32[64], w[64,64], _, b0:f32[64] -> b2:f32[64]  # c\n"
@@ -68,7 +68,7 @@ static const struct { const char *what, *graph, *plan; } lowered[] = {
       "4 gather b1:f32[64] -> b3:out.f32[64]  # last\n" },
     { "results of a norm that nobody reads aren't made; norms by heads",
       EMBED "%w = weight \"w\", f32[16]\n%h = rmsnorm %x, %w, eps=0\n%v = weight \"v\", f32[64]\n"
-      "%s, %n, %q = rmsnorm_quant %h, _, %v, eps=0\n%m = weight \"m\", q4_0[32,64]\n%y = matmul %q, %m\n" TAIL("y"),
+      "%s, %n, %q = rmsnorm_quant %h, _, %v, eps=0\n%m = weight \"m\", q4_0[32,64]\n%y = linear %q, %m\n" TAIL("y"),
       "0 embed emb[100,64] -> b0:f32[64]  # x\n"
       "1 rmsnorm b0:f32[64], _, w -> _, b0:f32[64] eps=0 groups=4  # h\n"
       "2 rmsnorm b0:f32[64], _, v -> _, _, b1:q8[64] eps=0  # s\n"
@@ -76,9 +76,9 @@ static const struct { const char *what, *graph, *plan; } lowered[] = {
       "4 gather b2:f32[32] -> b3:out.f32[32]  # last\n" },
     { "one tensor as a table and as a product's weight; rows of several; casts",
       EMBED "%w = weight \"emb\", q8_0[100,64]\n%c = cast %w, f32\n%a = weight \"p.1.a.weight\", f16[32,64]\n"
-      "%b = weight \"p.1.b.weight\", f16[16,64]\n%ab = concat %a, %b, axis=0\n%y = matmul %x, %ab\n"
-      "%z = slice %y, start=32, length=16\n%g = gate %x, %a, %a\n%t = matmul %x, %c\n%h = gather_rows %z, %logit_rows\n"
-      "%i = gather_rows %g, %logit_rows\n%last = gather_rows %t, %logit_rows\noutput %last\n",
+      "%b = weight \"p.1.b.weight\", f16[16,64]\n%ab = concat %a, %b, axis=0\n%y = linear %x, %ab\n"
+      "%z = slice %y, start=32, length=16\n%g = gate %x, %a, %a\n%t = linear %x, %c\n%h = gather %z, %logit_rows, axis=0\n"
+      "%i = gather %g, %logit_rows, axis=0\n%last = gather %t, %logit_rows, axis=0\noutput %last\n",
       "0 embed emb[100,64] -> b0:f32[64]  # x\n"
       "1 matmul b0:f32[64], p.1.a+b[48,64] -> b1:f32[48]  # y\n"
       "2 matmul b0:f32[64], p.1.a+a[64,64] paired -> b2:f32[32]  # g\n"
@@ -98,7 +98,7 @@ static const struct { const char *what, *graph, *plan; } lowered[] = {
       "%a = attend %p, %d, layer=0, heads=2, kv_heads=1, head_dim=16, v_dim=16, window=8, softcap=30\n"
       "%t, %f = rope_store %a, %a, %a, _, _, _, %d, layer=1, heads=2, kv_heads=2, head_dim=16, v_dim=16, rot_dim=0, eps=0\n"
       "%b = attend %t, %f, layer=1, heads=2, kv_heads=2, head_dim=16, v_dim=16\n"
-      "%last = gather_rows %b, %logit_rows\noutput %last, %f\n",
+      "%last = gather %b, %logit_rows, axis=0\noutput %last, %f\n",
       "0 embed emb[100,64] -> b0:f32[64]  # x\n"
       "1 rope_store b0:f32[64], b0:f32[64]+32, b0:f32[64]+48 -> b0:f32[64] layer=0 heads=2/1 dim=16/16 rot=0  # p\n"
       "2 attend b0:f32[64] -> b1:f32[32] layer=0 heads=2/1 dim=16/16 scale=1 window=8 softcap=30  # a\n"
@@ -109,7 +109,7 @@ static const struct { const char *what, *graph, *plan; } lowered[] = {
       EMBED "%f = constant f32[2], {1, 2}\n%g = constant f32[2], {1, 2}\n%c = chain\n%k = slice %x, start=0, length=16\n"
       "%p, %d = rope_store %x, %k, %k, _, _, %f, %c, layer=0, heads=4, kv_heads=1, head_dim=16, v_dim=16, rot_dim=4, eps=0\n"
       "%t, %h = rope_store %p, %k, %k, _, _, %g, %d, layer=1, heads=4, kv_heads=1, head_dim=16, v_dim=16, rot_dim=4,"
-      " style=pairs, attn_scale=1.25, eps=0\n%last = gather_rows %t, %logit_rows\noutput %last, %h\n",
+      " style=pairs, attn_scale=1.25, eps=0\n%last = gather %t, %logit_rows, axis=0\noutput %last, %h\n",
       "0 embed emb[100,64] -> b0:f32[64]  # x\n"
       "1 rope_store b0:f32[64], b0:f32[64], b0:f32[64], _, _, c0[2] -> b1:f32[64] layer=0 heads=4/1 dim=16/16 rot=4  # p\n"
       "2 rope_store b1:f32[64], b0:f32[64], b0:f32[64], _, _, c0[2] -> b1:f32[64] layer=1 heads=4/1 dim=16/16 rot=4"
@@ -152,9 +152,9 @@ TEST(graphs_become_these_plans)
 static const struct { const char *graph, *why; } refused[] = {
     { EMBED "output %x\n", "rows of logits" },
     { HEAD "output\n", "rows of logits" },
-    { EMBED "%y = gather_rows %x, %logit_rows\n%z = relu %y\noutput %y, %z\n", "more than one result" },
+    { EMBED "%y = gather %x, %logit_rows, axis=0\n%z = relu %y\noutput %y, %z\n", "more than one result" },
     { HEAD "%other = input i32[rows]\n%e = weight f32[100,64]\n%x = embed %other, %e\n" TAIL("x"), "row numbers" },
-    { EMBED "%o = input i32[outs]\n%y = gather_rows %x, %o\noutput %y\n", "row numbers" },
+    { EMBED "%o = input i32[outs]\n%y = gather %x, %o, axis=0\noutput %y\n", "row numbers" },
     { EMBED "%f = constant f32[8], {1,1,1,1,1,1,1,1}\n%y = rope %x, %f, head_dim=16, rot_dim=16\n" TAIL("y"),
       "rope (y): has no kernel" },
     { EMBED "%y = concat %x, %x\n" TAIL("y"), "concat (y): has no kernel" },
@@ -162,11 +162,11 @@ static const struct { const char *graph, *why; } refused[] = {
     { EMBED "%h = reshape %x, f32[rows,4,16]\n%s = slice %h, start=0, length=8\n%r = reshape %s, f32[rows,32]\n" TAIL("r"),
       "slice" },
     { EMBED "%w = weight f32[64,64]\n%v = slice %w, start=0, length=32\n%k = slice %x, start=0, length=32\n"
-      "%y = matmul %k, %v\n" TAIL("y"), "part of a weight" },
-    { EMBED "%w = weight f32[64,64]\n%s = silu %w\n%y = matmul %x, %s\n" TAIL("y"), "silu" },
-    { EMBED "%w = input f32[64,64]\n%y = matmul %x, %w\n" TAIL("y"), "weights that aren't tensors" },
+      "%y = linear %k, %v\n" TAIL("y"), "part of a weight" },
+    { EMBED "%w = weight f32[64,64]\n%s = silu %w\n%y = linear %x, %s\n" TAIL("y"), "silu" },
+    { EMBED "%w = input f32[64,64]\n%y = linear %x, %w\n" TAIL("y"), "weights that aren't tensors" },
     { EMBED "%r = input f32[rows,64]\n%y = add %x, %r\n" TAIL("y"), "operand that isn't rows made" },
-    { EMBED "%b = weight f32[64]\n%c = cast %b, bf16\n%w = weight f32[64,64]\n%y = matmul %x, %w, %c\n" TAIL("y"),
+    { EMBED "%b = weight f32[64]\n%c = cast %b, bf16\n%w = weight f32[64,64]\n%y = linear %x, %w, %c\n" TAIL("y"),
       "rounded vector" },
     { "%tokens = input i32[n]\n%e = weight f32[100,64]\n%x = embed %tokens, %e\n%y = relu %x\noutput %y\n", "rows of f32" },
 };

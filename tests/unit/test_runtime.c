@@ -101,9 +101,9 @@ static fx_graph *make_graph(fx_arena *a, const char *dtype)
              "%%embd = weight %1$s[40,64]\n%%norm = weight %1$s[64]\n%%gate = weight %1$s[48,64]\n"
              "%%up = weight %1$s[48,64]\n%%down = weight %1$s[64,48]\n"
              "%%x = embed %%tokens, %%embd\n%%h = rmsnorm %%x, %%norm, eps=1e-5\n"
-             "%%g = matmul %%h, %%gate\n%%s = silu %%g\n%%u = matmul %%h, %%up\n%%f = mul %%s, %%u\n"
-             "%%d = matmul %%f, %%down\n%%y = add %%x, %%d\n%%z = gather_rows %%y, %%logit_rows\n"
-             "%%logits = matmul %%z, %%embd\noutput %%logits\n", dtype);
+             "%%g = linear %%h, %%gate\n%%s = silu %%g\n%%u = linear %%h, %%up\n%%f = mul %%s, %%u\n"
+             "%%d = linear %%f, %%down\n%%y = add %%x, %%d\n%%z = gather %%y, %%logit_rows, axis=0\n"
+             "%%logits = linear %%z, %%embd\noutput %%logits\n", dtype);
     CHECK_OK(fx_module_parse(&m, a, "graph", fx_str_of(text), &err), err);
     return m ? m->first : NULL;
 }
