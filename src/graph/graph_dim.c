@@ -453,3 +453,30 @@ void fx_dim_print(fx_dim d, fx_buf *out)
         }
     }
 }
+
+void fx_dim_walk(fx_dim d, const fx_dim_sink *sink)
+{
+    if (!d.sym) {
+        sink->num(sink->user, d.n);
+        return;
+    }
+    for (int i = 0; i < d.sym->n; i++) {
+        const term *t = &d.sym->terms[i];
+
+        sink->num(sink->user, t->coef);
+        for (int k = 0; k < t->n; k++) {
+            const factor *f = t->factors[k];
+
+            if (f->den) {
+                fx_dim_walk(*f->num, sink);
+                fx_dim_walk(*f->den, sink);
+                sink->op(sink->user, '/');
+            } else {
+                sink->name(sink->user, f->name);
+            }
+            sink->op(sink->user, '*');
+        }
+        if (i > 0)
+            sink->op(sink->user, '+');
+    }
+}

@@ -43,6 +43,14 @@ bool fx_dim_eval(fx_dim d, fx_dim_lookup lookup, void *user, int64_t *out);
 /* d with some of its names replaced by other sizes; names that lookup doesn't know stay. */
 typedef bool (*fx_dim_rename)(void *user, fx_str name, fx_dim *now);
 fx_status fx_dim_subst(fx_arena *a, fx_dim d, fx_dim_rename lookup, void *user, fx_dim *out);
+/* d as steps of a stack machine: numbers and names are pushed, '+', '*' and '/' (floor division) take two. */
+typedef struct fx_dim_sink {
+    void (*num)(void *user, int64_t n);
+    void (*name)(void *user, fx_str name);
+    void (*op)(void *user, char op);
+    void *user;
+} fx_dim_sink;
+void fx_dim_walk(fx_dim d, const fx_dim_sink *sink);
 void fx_dim_print(fx_dim d, fx_buf *out);
 
 #endif

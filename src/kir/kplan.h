@@ -1,0 +1,56 @@
+/* kplan.h - the plan of a graph of tensors: launches of kernels of the loop IR.
+ *
+ * passes/lower_kir*.c make it, runtime/kexec.c runs it, with kernels interpreted or compiled.  Nothing
+ * of it points into the graph.
+ *
+ * Sizes: an input's axes give the plan's symbols their values; all other sizes are computed
+ * from those, by small programs in 'steps' for a stack.  Tensors lie row by row; those
+ * of kind TEMP share memory where their lifetimes (first to last launch) don't meet. */
+#ifndef FX_KPLAN_H
+#define FX_KPLAN_H
+
+#include "kir/kir.h"
+
+typedef enum fx_size_code { FX_SIZE_NUM, FX_SIZE_SYMBOL, FX_SIZE_ADD, FX_SIZE_MUL, FX_SIZE_DIV } fx_size_code;
+typedef struct fx_size_step {
+    fx_size_code code;           /* DIV: toward minus infinity */
+    int64_t n;                   /* NUM: it; SYMBOL: its index */
+} fx_size_step;
+
+typedef struct fx_plan_size {
+    int32_t first, n;            /* of steps */
+} fx_plan_size;
+
+typedef enum fx_ktensor_kind { FX_KTENSOR_INPUT, FX_KTENSOR_OUTPUT, FX_KTENSOR_TEMP, FX_KTENSOR_WEIGHT, FX_KTENSOR_CONST } fx_ktensor_kind;
+typedef struct fx_ktensor {
+    fx_ktensor_kind kind;
+    fx_dtype dtype;
+    int32_t rank, dim[FX_KIR_MAX_RANK];      /* sizes */
+    int32_t index;               /* of INPUT and OUTPUT: which */
+    fx_str name;                 /* of WEIGHT and INPUT */
+    const void *data;            /* of CONST */
+    int64_t data_bytes;
+    int32_t first, last;         /* of TEMP: launches */
+} fx_ktensor;
+
+typedef struct fx_klaunch {
+    int32_t kernel;
+    int32_t n_args, n_buffers;
+    const int32_t *args;         /* sizes, one for each ARG of the kernel */
+    const int32_t *buffers;      /* tensors, one for each BUFFER */
+    fx_str origin;               /* op of the graph, for messages */
+} fx_klaunch;
+
+typedef struct fx_kplan {
+    fx_kir_module *module;
+    int32_t n_kernels, n_symbols, n_steps, n_sizes, n_tensors, n_launches, n_inputs, n_outputs;
+    fx_kir_kernel **kernels;
+    fx_str *symbols;
+    fx_size_step *steps;
+    fx_plan_size *sizes;
+    fx_ktensor *tensors;
+    fx_klaunch *launches;
+    int32_t *inputs, *outputs;   /* tensors */
+} fx_kplan;
+
+#endif

@@ -1,0 +1,762 @@
+/* lower_kir.c - which values are kept in memory, and a kernel for each of those.
+ *
+ * Ops are looked at from the last to the first: whether a value is kept depends on who reads it. Kept are results
+ * of the graph, operands of ops with kernels of their own, and what would else be computed more than once: values with
+ * several readers, and those that a reader asks for again and again (operands of products and windows, or of ops
+ * that repeat them).  What only moves elements is never kept for that.
+ *
+ * A kernel computes one kept value: tasks are groups of its rows (all axes but the last), a loop goes along
+ * the last one.  Values whose operands all lie alike are one long row, cut in pieces. */
+#include "passes/lower_kir_int.h"
+
+#include <stdio.h>
+
+struct fx_lower {
+    const fx_graph *g;
+    int lanes;                   /* of f32 in a vector of the machine */
+    fx_arena *arena;             /* of the plan */
+    const fx_mem *mem;
+    fx_error *err;
+    fx_kir_module *m;
+    FX_VEC(fx_dim) dims;         /* of sizes, one for one */
+    FX_VEC(fx_plan_size) sizes;
+    FX_VEC(fx_size_step) steps;
+    FX_VEC(fx_str) symbols;
+    FX_VEC(fx_ktensor) tensors;
+    FX_VEC(fx_klaunch) launches;
+    FX_VEC(fx_kir_kernel *) kernels;
+    FX_VEC(int32_t) inputs, outputs;
+    fx_map kept;                 /* value to its tensor + 1, or 0: to be kept */
+    fx_map texts;                /* text of a kernel to its number */
+    bool no_memory;
+};
+
+static fx_status no_memory(fx_lower *l) { return fx_nomem(l->err, "a plan"); }
+
+static fx_status unsupported(fx_lower *l, const fx_op *op, const char *what)
+{
+    return fx_fail(l->err, FORNAX_EUNSUP, "graph %.*s: %s (%.*s): %s", FX_STR_ARG(l->g->name), fx_opcode_name(op->code),
+                   FX_STR_ARG(fx_op_label(op)), what);
+}
+
+/* ---- Sizes ------------------------------------------------------------------------------------------ */
+
+static int32_t symbol_of(fx_lower *l, fx_str name)
+{
+    char *p;
+
+    for (size_t i = 0; i < l->symbols.n; i++) {
+        if (fx_str_eq(l->symbols.at[i], name))
+            return (int32_t)i;
+    }
+    p = fx_arena_strdup(l->arena, name.p, name.n);
+    if (!p || !FX_VEC_PUSH(&l->symbols, l->mem, fx_str_n(p, name.n)))
+        l->no_memory = true;
+    return (int32_t)l->symbols.n - 1;
+}
+
+static void push_step(fx_lower *l, fx_size_code code, int64_t n)
+{
+    fx_size_step s = { code, n };
+
+    if (!FX_VEC_PUSH(&l->steps, l->mem, s))
+        l->no_memory = true;
+}
+
+static void step_num(void *user, int64_t n) { push_step(user, FX_SIZE_NUM, n); }
+static void step_name(void *user, fx_str name) { push_step(user, FX_SIZE_SYMBOL, symbol_of(user, name)); }
+static void step_op(void *user, char op)
+{
+    push_step(user, op == '+' ? FX_SIZE_ADD : op == '*' ? FX_SIZE_MUL : FX_SIZE_DIV, 0);
+}
+
+static int32_t size_of(fx_lower *l, fx_dim d)
+{
+    fx_plan_size s = { (int32_t)l->steps.n, 0 };
+
+    for (size_t i = 0; i < l->dims.n; i++) {
+        if (fx_dim_eq(l->dims.at[i], d))
+            return (int32_t)i;
+    }
+    fx_dim_walk(d, &(fx_dim_sink){ step_num, step_name, step_op, l });
+    s.n = (int32_t)l->steps.n - s.first;
+    if (!FX_VEC_PUSH(&l->dims, l->mem, d) || !FX_VEC_PUSH(&l->sizes, l->mem, s))
+        l->no_memory = true;
+    return (int32_t)l->sizes.n - 1;
+}
+
+/* ---- Tensors -------------------------------------------------------------------------------------------- */
+
+static fx_str key_of(const fx_value *const *v) { return fx_str_n((const char *)v, sizeof(*v)); }
+
+static bool keep_key(fx_lower *l, const fx_value *v, uint64_t tensor)
+{
+    const fx_value **key = FX_ARENA_NEW(l->arena, const fx_value *);
+
+    if (!key)
+        return false;
+    *key = v;
+    return fx_map_put(&l->kept, key_of(key), tensor);
+}
+
+static bool to_keep(fx_lower *l, const fx_value *v, uint64_t *tensor) { return fx_map_get(&l->kept, key_of(&v), tensor); }
+
+int32_t fx_lower_kept(fx_lower *l, const fx_value *v)
+{
+    uint64_t t;
+
+    return to_keep(l, v, &t) && t ? (int32_t)t - 1 : -1;
+}
+
+/* A tensor of v's type and name. */
+static fx_status new_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind, int32_t index, int32_t *out)
+{
+    fx_ktensor t = { .kind = kind, .dtype = v->type.dtype, .rank = v->type.rank, .index = index, .first = -1, .last = -1 };
+    char *name = fx_arena_strdup(l->arena, v->name.p, v->name.n);
+
+    if (v->type.rank > FX_KIR_MAX_RANK || v->type.dtype >= FX_DTYPE_COUNT || fx_dtype_size(v->type.dtype) == 0)
+        return unsupported(l, v->def, "a value that isn't a tensor of plain numbers");
+    t.name = fx_str_n(name ? name : "", name ? v->name.n : 0);
+    for (int i = 0; i < v->type.rank; i++)
+        t.dim[i] = size_of(l, v->type.dim[i]);
+    if (!name || !FX_VEC_PUSH(&l->tensors, l->mem, t) || l->no_memory)
+        return no_memory(l);
+    *out = (int32_t)l->tensors.n - 1;
+    return FORNAX_OK;
+}
+
+/* ... that it is kept in. */
+static fx_status add_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind, int32_t index, int32_t *out)
+{
+    FX_TRY(new_tensor(l, v, kind, index, out));
+    return keep_key(l, v, (uint64_t)*out + 1) ? FORNAX_OK : no_memory(l);
+}
+
+/* ---- Who is kept --------------------------------------------------------------------------------------------- */
+
+static bool moves_only(fx_opcode code)
+{
+    return fx_op_rows[code].kind == FX_KIND_VIEW || code == FX_OP_CAST || code == FX_OP_RANGE || code == FX_OP_SHAPE_TO_TENSOR ||
+           code == FX_OP_HANN_WINDOW;
+}
+
+bool fx_lower_by_element(fx_opcode code) { return fx_lower_is_map(code) || code == FX_OP_CAST || code == FX_OP_WHERE; }
+
+/* Whether b is a with axes of size 1 repeated: the last one only, if 'last'. */
+static bool same_shape(const fx_type *a, const fx_type *b, bool last)
+{
+    if (a->rank != b->rank)
+        return false;
+    for (int i = 0; i < a->rank; i++) {
+        if (!fx_dim_eq(a->dim[i], b->dim[i]) && !(last && i == a->rank - 1 && fx_dim_eq(a->dim[i], fx_dim_of(1))))
+            return false;
+    }
+    return true;
+}
+
+/* How often what reads v computes it anew: the readers that are kept, each once for a walk over its elements. */
+static int64_t times_read(fx_lower *l, const fx_value *v)
+{
+    int64_t n = 0;
+    uint64_t t;
+
+    for (const fx_use *u = v->uses; u; u = u->next) {
+        for (int i = 0; i < u->user->n_out; i++) {
+            if (u->user->out[i].uses)
+                n += to_keep(l, &u->user->out[i], &t) ? 1 : times_read(l, &u->user->out[i]);
+        }
+    }
+    return n;
+}
+
+/* A reduction along the last axis, or an op that keeps rows as they are. */
+static bool is_rowwise(const fx_op *op)
+{
+    int rank = fx_op_in(op, 0)->type.rank;
+
+    if (!fx_op_has(op, FX_A_AXIS))
+        return op->code == FX_OP_RMSNORM || op->code == FX_OP_LAYERNORM;
+    return rank > 0 && fx_op_axis(op, FX_A_AXIS, rank) == rank - 1 && op->code != FX_OP_GATHER;
+}
+
+/* May op's result v be computed where this reader needs it? */
+static bool reader_fits(const fx_value *v, const fx_op *op, const fx_op *reader)
+{
+    const fx_type *y = &reader->out[0].type;
+    fx_op_kind kind = fx_op_rows[op->code].kind;
+
+    if (!fx_at_of(reader->code))
+        return false;
+    if (moves_only(op->code))
+        return true;
+    if (fx_op_rows[reader->code].kind == FX_KIND_CONTRACT || reader->code == FX_OP_AVG_POOL2D || reader->code == FX_OP_MAX_POOL2D)
+        return false;
+    if (kind == FX_KIND_CONTRACT)
+        return fx_lower_by_element(reader->code) && same_shape(&v->type, y, false);
+    if (kind == FX_KIND_ROW)
+        return fx_lower_by_element(reader->code) && is_rowwise(op) && same_shape(&v->type, y, true);
+    if (fx_lower_by_element(reader->code))
+        return same_shape(&v->type, y, true) || v->type.rank == 0;
+    return true;
+}
+
+static bool must_keep(fx_lower *l, const fx_op *op, const fx_value *v)
+{
+    if (!fx_at_of(op->code))
+        return true;
+    for (const fx_use *u = v->uses; u; u = u->next) {
+        if (!reader_fits(v, op, u->user))
+            return true;
+    }
+    return !moves_only(op->code) && times_read(l, v) > 1;
+}
+
+static fx_status choose_kept(fx_lower *l)
+{
+    for (const fx_op *op = fx_graph_body(l->g)->last; op; op = op->prev) {
+        for (int i = 0; i < op->n_out; i++) {
+            if (op->out[i].uses && op->out[i].type.dtype != FX_CHAIN && must_keep(l, op, &op->out[i]) && !keep_key(l, &op->out[i], 0))
+                return no_memory(l);
+        }
+    }
+    return FORNAX_OK;
+}
+
+/* ---- Kernels ------------------------------------------------------------------------------------------------------ */
+
+static bool one_element(const fx_type *t)
+{
+    for (int i = 0; i < t->rank; i++) {
+        if (!fx_dim_eq(t->dim[i], fx_dim_of(1)))
+            return false;
+    }
+    return true;
+}
+
+static fx_kop *arg_of_size(fx_lk *c, int32_t size)
+{
+    char name[24];
+    fx_kop *op;
+
+    for (size_t i = 0; i < c->args.n; i++) {
+        if (c->args.at[i] == size)
+            return c->arg_ops.at[i];
+    }
+    snprintf(name, sizeof(name), "n%zu", c->args.n);
+    op = fx_kir_size(c->k, fx_str_of(name));
+    if (!op || !FX_VEC_PUSH(&c->args, c->l->mem, size) || !FX_VEC_PUSH(&c->arg_ops, c->l->mem, op))
+        return fx_kir_fail(c->m, FORNAX_ENOMEM, "no memory for a kernel");
+    return op;
+}
+
+fx_kop *fx_lk_size(fx_lk *c, fx_dim d)
+{
+    return fx_dim_is_static(d) ? fx_lk_num(c, d.n) : arg_of_size(c, size_of(c->l, d));
+}
+
+/* An extent: a number or a size. */
+static fx_kop *extent_of(fx_lk *c, fx_dim d)
+{
+    return fx_dim_is_static(d) ? fx_kir_dim(c->m, d.n) : arg_of_size(c, size_of(c->l, d));
+}
+
+/* A buffer of these axes over a tensor. */
+fx_kop *fx_lk_buffer_as(fx_lk *c, int32_t tensor, fx_kir_access access, const fx_dim *dim, int rank)
+{
+    fx_kir_buf buf = { .dtype = c->l->tensors.at[tensor].dtype, .rank = rank, .access = access };
+    char name[24];
+    fx_kop *op;
+
+    snprintf(name, sizeof(name), "b%zu", c->tensors.n);
+    buf.name = fx_str_of(name);
+    for (int i = 0; i < rank; i++)
+        buf.extent[i] = extent_of(c, dim[i]);
+    op = fx_kir_buffer(c->k, &buf);
+    if (!op || !FX_VEC_PUSH(&c->tensors, c->l->mem, tensor) || !FX_VEC_PUSH(&c->buffer_ops, c->l->mem, op))
+        return fx_kir_fail(c->m, FORNAX_ENOMEM, "no memory for a kernel");
+    return op;
+}
+
+/* What is read of a tensor: it as it is, or, in a flat kernel, one long row or one element. */
+static fx_kop *buffer_to_read(fx_lk *c, int32_t tensor, const fx_type *t)
+{
+    for (size_t i = 0; i < c->tensors.n; i++) {
+        if (c->tensors.at[i] == tensor && c->buffer_ops.at[i]->u.buf->access == FX_KIR_IN)
+            return c->buffer_ops.at[i];
+    }
+    if (c->flat)
+        return fx_lk_buffer_as(c, tensor, FX_KIR_IN, &c->flat_size, one_element(t) ? 0 : 1);
+    return fx_lk_buffer_as(c, tensor, FX_KIR_IN, t->dim, t->rank);
+}
+
+fx_kop *fx_lk_load(fx_lk *c, int32_t tensor, const fx_type *t, fx_kop *const *index)
+{
+    fx_kop *buf = buffer_to_read(c, tensor, t);
+
+    return buf ? fx_kir_load(c->m, buf, index, buf->u.buf->rank, 1, c->mask) : NULL;
+}
+
+static void kernel_begin(fx_lower *l, fx_lk *c)
+{
+    *c = (fx_lk){ .l = l, .m = l->m, .k = fx_kir_kernel_new(l->m, FX_STR("k")) };
+    if (c->k)
+        fx_kir_at(c->m, c->k->body);
+}
+
+static void kernel_free(fx_lk *c)
+{
+    FX_VEC_FREE(&c->args, c->l->mem);
+    FX_VEC_FREE(&c->arg_ops, c->l->mem);
+    FX_VEC_FREE(&c->tensors, c->l->mem);
+    FX_VEC_FREE(&c->buffer_ops, c->l->mem);
+    FX_VEC_FREE(&c->memo, c->l->mem);
+}
+
+static int32_t *keep_ints(fx_lower *l, const int32_t *at, size_t n)
+{
+    int32_t *p = FX_ARENA_NEWN(l->arena, int32_t, n + 1);
+
+    if (p && n)
+        memcpy(p, at, n * sizeof(*p));
+    return p;
+}
+
+/* The module's last kernel goes. */
+static void drop_kernel(fx_kir_module *m)
+{
+    fx_kir_kernel **at = &m->first, *before = NULL;
+
+    while (*at != m->last) {
+        before = *at;
+        at = &(*at)->next;
+    }
+    *at = NULL;
+    m->last = before;
+}
+
+/* The number of the kernel just made: that of an equal one if there is. */
+static fx_status number_kernel(fx_lower *l, fx_kir_kernel *k, const fx_op *op, int32_t *out)
+{
+    fx_buf text;
+    uint64_t at;
+    char *key, *name;
+
+    fx_buf_init(&text, l->mem);
+    fx_kir_kernel_print(k, &text);
+    if (!text.failed && fx_map_get(&l->texts, fx_buf_view(&text), &at)) {
+        *out = (int32_t)at;
+        fx_buf_done(&text);
+        drop_kernel(l->m);
+        return FORNAX_OK;
+    }
+    key = text.failed ? NULL : fx_arena_strdup(l->arena, text.p, text.n);
+    name = fx_arena_printf(l->arena, "%s_%zu", fx_opcode_name(op->code), l->kernels.n);
+    *out = (int32_t)l->kernels.n;
+    if (!key || !name || !fx_map_put(&l->texts, fx_str_n(key, text.n), l->kernels.n) || !FX_VEC_PUSH(&l->kernels, l->mem, k)) {
+        fx_buf_done(&text);
+        return no_memory(l);
+    }
+    fx_buf_done(&text);
+    k->name = fx_str_of(name);
+    k->origin = k->name;
+    return FORNAX_OK;
+}
+
+/* A launch of the kernel that was made in c. */
+static fx_status kernel_end(fx_lk *c, const fx_op *op)
+{
+    fx_lower *l = c->l;
+    fx_klaunch n = { .n_args = (int32_t)c->args.n, .n_buffers = (int32_t)c->tensors.n };
+    fx_str label = fx_op_label(op);
+    char *origin = fx_arena_strdup(l->arena, label.p, label.n);
+
+    FX_TRY(fx_kir_status(l->m, l->err));
+    FX_TRY(number_kernel(l, c->k, op, &n.kernel));
+    n.args = keep_ints(l, c->args.at, c->args.n);
+    n.buffers = keep_ints(l, c->tensors.at, c->tensors.n);
+    n.origin = fx_str_n(origin ? origin : "", origin ? label.n : 0);
+    if (!origin || !n.args || !n.buffers || l->no_memory || !FX_VEC_PUSH(&l->launches, l->mem, n))
+        return no_memory(l);
+    return FORNAX_OK;
+}
+
+/* ---- Kernels of values ------------------------------------------------------------------------------------------------ */
+
+#define PIECE 4096               /* elements of a task, about */
+
+/* Whether all that v is computed of lies as v does (or is one element). */
+static bool is_flat(fx_lower *l, const fx_value *v, const fx_type *shape)
+{
+    if (one_element(&v->type))
+        return fx_lower_kept(l, v) >= 0 || (v->def && v->def->code == FX_OP_CONSTANT);
+    if (!same_shape(&v->type, shape, false))
+        return false;
+    if (fx_lower_kept(l, v) >= 0)
+        return true;
+    if (!v->def || !fx_lower_by_element(v->def->code))
+        return false;
+    for (int i = 0; i < v->def->n_in; i++) {
+        if (!is_flat(l, fx_op_in(v->def, i), shape))
+            return false;
+    }
+    return true;
+}
+
+fx_dim fx_lower_rows(fx_lower *l, const fx_type *t, int rank)
+{
+    fx_dim n = fx_dim_of(1);
+
+    for (int i = 0; i < rank; i++) {
+        if (fx_dim_mul(l->arena, n, t->dim[i], &n) != FORNAX_OK)
+            l->no_memory = true;
+    }
+    return n;
+}
+
+fx_kop *fx_lk_ceil_div(fx_lk *c, fx_kop *n, int64_t by)
+{
+    return by == 1 ? n : fx_lk_div(c, fx_lk_add(c, n, fx_lk_num(c, by - 1)), fx_lk_num(c, by));
+}
+
+/* Tasks of 'piece' of n; the loop over this task's: its counter, code goes inside. */
+static fx_kop *task_loop(fx_lk *c, fx_dim n, int64_t piece)
+{
+    fx_kop *tasks, *from, *to, *loop;
+
+    fx_kir_at(c->m, c->k->grid);
+    tasks = fx_lk_ceil_div(c, fx_lk_size(c, n), piece);
+    fx_kir_yield(c->m, &tasks, 1);
+    fx_kir_at(c->m, c->k->body);
+    if (piece == 1)
+        return c->k->task;
+    from = fx_lk_mul(c, c->k->task, fx_lk_num(c, piece));
+    to = fx_kir_op2(c->m, FX_KIR_MIN, fx_lk_add(c, from, fx_lk_num(c, piece)), fx_lk_size(c, n));
+    loop = fx_kir_forall(c->m, from, to);
+    if (!loop)
+        return NULL;
+    fx_kir_at(c->m, loop->block[0]);
+    return loop->block[0]->arg;
+}
+
+/* v itself, which others would load. */
+static fx_kop *root(fx_lk *c, fx_value *v, fx_kop *const *index)
+{
+    return fx_at_of(v->def->code)(c, v->def, v->index, index);
+}
+
+static void flat_kernel(fx_lk *c, fx_value *v, int32_t tensor)
+{
+    fx_dim n = fx_lower_rows(c->l, &v->type, v->type.rank);
+    fx_kop *out, *i, *index[FX_MAX_RANK], *y;
+
+    c->flat = true;
+    c->flat_size = n;
+    out = fx_lk_buffer_as(c, tensor, FX_KIR_OUT, &n, 1);
+    i = task_loop(c, n, PIECE);
+    for (int k = 0; k < FX_MAX_RANK; k++)
+        index[k] = i;
+    y = root(c, v, index);
+    fx_kir_store(c->m, out, y, &i, 1, NULL);
+}
+
+/* So many rows in a task that it has about PIECE elements to compute. */
+static int64_t rows_of_task(const fx_value *v)
+{
+    int64_t cost = 1, in = 1;
+    const fx_type *x = v->def->n_in ? &fx_op_in(v->def, 0)->type : &v->type;
+
+    for (int i = v->type.rank - 1; i < v->type.rank; i++)
+        cost = fx_dim_is_static(v->type.dim[i]) ? v->type.dim[i].n : PIECE;
+    if (fx_op_rows[v->def->code].kind == FX_KIND_ROW && x->rank)
+        in = fx_dim_is_static(x->dim[x->rank - 1]) ? x->dim[x->rank - 1].n : PIECE;
+    if (fx_op_rows[v->def->code].kind == FX_KIND_CONTRACT)
+        in = PIECE;
+    cost = FX_MAX(FX_MAX(cost, in), 1);
+    return FX_MAX(PIECE / cost, 1);
+}
+
+static void row_kernel(fx_lk *c, fx_value *v, int32_t tensor)
+{
+    const fx_type *t = &v->type;
+    int rank = t->rank;
+    fx_dim dim[2] = { fx_lower_rows(c->l, t, rank - 1), t->dim[rank - 1] };
+    fx_kop *out = fx_lk_buffer_as(c, tensor, FX_KIR_OUT, dim, 2), *row = task_loop(c, dim[0], rows_of_task(v));
+    fx_kop *index[FX_MAX_RANK], *loop, *j, *y;
+
+    fx_lk_unravel(c, row, t->dim, rank - 1, index);
+    if (fx_dim_eq(dim[1], fx_dim_of(1))) {
+        j = fx_lk_num(c, 0);
+    } else {
+        loop = fx_kir_forall(c->m, fx_lk_num(c, 0), fx_lk_size(c, dim[1]));
+        if (!loop)
+            return;
+        fx_kir_at(c->m, loop->block[0]);
+        j = loop->block[0]->arg;
+    }
+    index[rank - 1] = j;
+    y = root(c, v, index);
+    fx_kir_store(c->m, out, y, (fx_kop *const[]){ row, j }, 2, NULL);
+}
+
+static void scalar_kernel(fx_lk *c, fx_value *v, int32_t tensor)
+{
+    fx_kop *out = fx_lk_buffer_as(c, tensor, FX_KIR_OUT, NULL, 0), *one;
+
+    fx_kir_at(c->m, c->k->grid);
+    one = fx_lk_num(c, 1);
+    fx_kir_yield(c->m, &one, 1);
+    fx_kir_at(c->m, c->k->body);
+    fx_kir_store(c->m, out, root(c, v, NULL), NULL, 0, NULL);
+}
+
+static bool flat_root(fx_lower *l, const fx_value *v)
+{
+    if (!fx_lower_by_element(v->def->code) || v->type.rank < 1)
+        return false;
+    for (int i = 0; i < v->def->n_in; i++) {
+        if (!is_flat(l, fx_op_in(v->def, i), &v->type))
+            return false;
+    }
+    return true;
+}
+
+static fx_status lower_value(fx_lower *l, fx_value *v)
+{
+    fx_op *product = l->lanes > 1 ? fx_lower_product(l, v) : NULL;
+    int32_t tensor;
+    fx_status st;
+    fx_lk c;
+
+    FX_TRY(add_tensor(l, v, FX_KTENSOR_TEMP, 0, &tensor));
+    kernel_begin(l, &c);
+    if (!c.k)
+        st = no_memory(l);
+    else {
+        if (v->type.rank == 0)
+            scalar_kernel(&c, v, tensor);
+        else if (product)
+            fx_lower_tile_kernel(&c, v, product, tensor, l->lanes);
+        else if (flat_root(l, v))
+            flat_kernel(&c, v, tensor);
+        else
+            row_kernel(&c, v, tensor);
+        st = kernel_end(&c, v->def);
+    }
+    kernel_free(&c);
+    return st;
+}
+
+int32_t fx_lower_spare(fx_lower *l, const fx_value *v)
+{
+    int32_t tensor;
+
+    return new_tensor(l, v, FX_KTENSOR_TEMP, 0, &tensor) == FORNAX_OK ? tensor : -1;
+}
+
+#define MAX_OWN 2                /* results of an op with a kernel of its own */
+
+static fx_status lower_own(fx_lower *l, fx_op *op)
+{
+    int32_t result[MAX_OWN];
+    fx_status st;
+    fx_lk c;
+
+    for (int i = 0; i < op->n_out && i < MAX_OWN; i++)
+        FX_TRY(add_tensor(l, &op->out[i], FX_KTENSOR_TEMP, 0, &result[i]));
+    kernel_begin(l, &c);
+    if (c.k)
+        fx_own_of(op->code)(&c, op, result);
+    st = c.k ? kernel_end(&c, op) : no_memory(l);
+    kernel_free(&c);
+    return st;
+}
+
+/* ---- The graph -------------------------------------------------------------------------------------------------------------- */
+
+static fx_status lower_input(fx_lower *l, fx_op *op)
+{
+    int32_t tensor;
+
+    FX_TRY(add_tensor(l, &op->out[0], FX_KTENSOR_INPUT, (int32_t)l->inputs.n, &tensor));
+    for (int i = 0; i < op->out[0].type.rank; i++) {
+        fx_str name;
+
+        if (fx_dim_is_symbol(op->out[0].type.dim[i], &name))
+            symbol_of(l, name);
+        else if (!fx_dim_is_static(op->out[0].type.dim[i]))
+            return unsupported(l, op, "a size of an input must be a number or a name");
+    }
+    return FX_VEC_PUSH(&l->inputs, l->mem, tensor) && !l->no_memory ? FORNAX_OK : no_memory(l);
+}
+
+static fx_status lower_weight(fx_lower *l, fx_op *op)
+{
+    fx_str name = fx_op_attr(op, FX_A_NAME)->u.s;
+    int32_t tensor;
+    char *p;
+
+    FX_TRY(add_tensor(l, &op->out[0], FX_KTENSOR_WEIGHT, 0, &tensor));
+    if (!name.n)
+        return FORNAX_OK;
+    p = fx_arena_strdup(l->arena, name.p, name.n);
+    if (!p)
+        return no_memory(l);
+    l->tensors.at[tensor].name = fx_str_n(p, name.n);
+    return FORNAX_OK;
+}
+
+static fx_status lower_constant(fx_lower *l, fx_op *op)
+{
+    const fx_attr *a = fx_op_attr(op, FX_A_VALUES);
+    int64_t bytes = a->u.v.n * (int64_t)fx_dtype_size(a->u.v.dtype);
+    int32_t tensor;
+    char *copy;
+
+    FX_TRY(add_tensor(l, &op->out[0], FX_KTENSOR_CONST, 0, &tensor));
+    copy = fx_arena_strdup(l->arena, a->u.v.at, (size_t)bytes);
+    if (!copy)
+        return no_memory(l);
+    l->tensors.at[tensor].data = copy;
+    l->tensors.at[tensor].data_bytes = bytes;
+    return FORNAX_OK;
+}
+
+/* v, which lies in 'from', once more as result 'index'. */
+static fx_status lower_copy(fx_lower *l, fx_value *v, int32_t from, int32_t *out)
+{
+    fx_dim n = fx_lower_rows(l, &v->type, v->type.rank);
+    fx_kop *to, *i;
+    fx_status st;
+    fx_lk c;
+
+    FX_TRY(new_tensor(l, v, FX_KTENSOR_OUTPUT, (int32_t)l->outputs.n, out));
+    kernel_begin(l, &c);
+    c.flat = true;
+    c.flat_size = n;
+    to = fx_lk_buffer_as(&c, *out, FX_KIR_OUT, &n, 1);
+    i = task_loop(&c, n, PIECE);
+    fx_kir_store(c.m, to, fx_kir_load(c.m, fx_lk_buffer_as(&c, from, FX_KIR_IN, &n, 1), &i, 1, 1, NULL), &i, 1, NULL);
+    st = c.k ? kernel_end(&c, fx_graph_output(l->g)) : no_memory(l);
+    kernel_free(&c);
+    return st;
+}
+
+/* A result of the graph: a tensor that was computed becomes the caller's, once; others are copied. */
+static fx_status lower_result(fx_lower *l, fx_value *v)
+{
+    int32_t tensor = fx_lower_kept(l, v);
+
+    if (tensor < 0)
+        return unsupported(l, fx_graph_output(l->g), "a result that isn't a tensor");
+    if (l->tensors.at[tensor].kind == FX_KTENSOR_TEMP) {
+        l->tensors.at[tensor].kind = FX_KTENSOR_OUTPUT;
+        l->tensors.at[tensor].index = (int32_t)l->outputs.n;
+    } else {
+        FX_TRY(lower_copy(l, v, tensor, &tensor));
+    }
+    return FX_VEC_PUSH(&l->outputs, l->mem, tensor) ? FORNAX_OK : no_memory(l);
+}
+
+static fx_status lower_op(fx_lower *l, fx_op *op)
+{
+    uint64_t t;
+
+    switch (op->code) {
+    case FX_OP_INPUT: return lower_input(l, op);
+    case FX_OP_WEIGHT: return lower_weight(l, op);
+    case FX_OP_CONSTANT: return lower_constant(l, op);
+    case FX_OP_CHAIN: return FORNAX_OK;
+    case FX_OP_OUTPUT:
+        for (int i = 0; i < op->n_in; i++)
+            FX_TRY(lower_result(l, fx_op_in(op, i)));
+        return FORNAX_OK;
+    default: break;
+    }
+    if (fx_own_of(op->code))
+        return lower_own(l, op);
+    if (!fx_at_of(op->code))
+        return unsupported(l, op, "has no form in the loop IR");
+    for (int i = 0; i < op->n_out; i++) {
+        if (to_keep(l, &op->out[i], &t))
+            FX_TRY(lower_value(l, &op->out[i]));
+    }
+    return FORNAX_OK;
+}
+
+/* When each tensor of the plan's own is written first and read last. */
+static void set_lifetimes(fx_lower *l)
+{
+    for (size_t i = 0; i < l->launches.n; i++) {
+        for (int32_t k = 0; k < l->launches.at[i].n_buffers; k++) {
+            fx_ktensor *t = &l->tensors.at[l->launches.at[i].buffers[k]];
+
+            t->first = t->first < 0 ? (int32_t)i : t->first;
+            t->last = (int32_t)i;
+        }
+    }
+}
+
+#define KEEP(field, vec)                                                          \
+    (p->n_##field = (int32_t)l->vec.n, p->field = keep_all(l, l->vec.at, l->vec.n, sizeof(*l->vec.at)))
+
+static void *keep_all(fx_lower *l, const void *at, size_t n, size_t each)
+{
+    void *p = fx_arena_array(l->arena, n + 1, each);
+
+    if (!p)
+        l->no_memory = true;
+    else if (n)
+        memcpy(p, at, n * each);
+    return p;
+}
+
+static fx_status make_plan(fx_lower *l, fx_kplan **out)
+{
+    fx_kplan *p = FX_ARENA_NEW(l->arena, fx_kplan);
+
+    if (!p)
+        return no_memory(l);
+    set_lifetimes(l);
+    p->module = l->m;
+    KEEP(kernels, kernels);
+    KEEP(symbols, symbols);
+    KEEP(steps, steps);
+    KEEP(sizes, sizes);
+    KEEP(tensors, tensors);
+    KEEP(launches, launches);
+    KEEP(inputs, inputs);
+    KEEP(outputs, outputs);
+    *out = p;
+    return l->no_memory ? no_memory(l) : FORNAX_OK;
+}
+
+static fx_status lower_graph(fx_lower *l, fx_kplan **out)
+{
+    FX_TRY(choose_kept(l));
+    for (fx_op *op = fx_graph_body(l->g)->first; op; op = op->next)
+        FX_TRY(lower_op(l, op));
+    return make_plan(l, out);
+}
+
+fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, int lanes, fx_kplan **out, fx_error *err)
+{
+    fx_lower l = { .g = g, .lanes = lanes, .arena = arena, .mem = arena->mem, .err = err, .m = fx_kir_module_new(arena) };
+    fx_status st;
+
+    *out = NULL;
+    fx_map_init(&l.kept, l.mem);
+    fx_map_init(&l.texts, l.mem);
+    st = l.m ? lower_graph(&l, out) : no_memory(&l);
+    fx_map_done(&l.kept);
+    fx_map_done(&l.texts);
+    FX_VEC_FREE(&l.dims, l.mem);
+    FX_VEC_FREE(&l.sizes, l.mem);
+    FX_VEC_FREE(&l.steps, l.mem);
+    FX_VEC_FREE(&l.symbols, l.mem);
+    FX_VEC_FREE(&l.tensors, l.mem);
+    FX_VEC_FREE(&l.launches, l.mem);
+    FX_VEC_FREE(&l.kernels, l.mem);
+    FX_VEC_FREE(&l.inputs, l.mem);
+    FX_VEC_FREE(&l.outputs, l.mem);
+    return st;
+}

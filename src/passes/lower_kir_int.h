@@ -1,0 +1,101 @@
+/* lower_kir_int.h - between the files that lower graphs to the loop IR. */
+#ifndef FX_LOWER_KIR_INT_H
+#define FX_LOWER_KIR_INT_H
+
+#include "kir/kir_eval.h"
+#include "passes/lower_kir.h"
+
+typedef struct fx_lower fx_lower;
+
+/* What was computed at an index, in this kernel; part: 0 the value, others what its op keeps for
+ * a row. */
+typedef struct fx_lk_memo {
+    const fx_value *value;
+    int part, n;
+    fx_kop *index[FX_MAX_RANK], *mask, *at;
+} fx_lk_memo;
+
+/* A kernel being made. */
+typedef struct fx_lk {
+    fx_lower *l;
+    fx_kir_module *m;
+    fx_kir_kernel *k;
+    FX_VEC(int32_t) args, tensors;           /* sizes of ARGs, tensors of BUFFERs */
+    FX_VEC(fx_kop *) arg_ops, buffer_ops;
+    FX_VEC(fx_lk_memo) memo;
+    fx_kop *mask;                /* where loads are allowed; NULL: everywhere */
+    bool flat;                   /* all tensors are one row of flat_size, or one element */
+    fx_dim flat_size;
+} fx_lk;
+
+/* The tensor that v is kept in; -1: it is computed where it is read. */
+int32_t fx_lower_kept(fx_lower *l, const fx_value *v);
+bool fx_lower_is_map(fx_opcode code);        /* has a row in lower_at.c's table */
+bool fx_lower_by_element(fx_opcode code);    /* that, or a cast or choice */
+fx_dim fx_lower_rows(fx_lower *l, const fx_type *t, int rank);       /* the product of the first axes */
+
+/* lower_tile.c: the product of matrices that v is computed from element by element; NULL: none. */
+fx_op *fx_lower_product(fx_lower *l, const fx_value *v);
+void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *product, int32_t tensor, int lanes);
+
+/* What of v lies at index (v's rank entries of i64). Like all makers: NULL after a fault, which the module keeps. */
+fx_kop *fx_lk_value(fx_lk *c, fx_value *v, fx_kop *const *index);
+/* Operand i at an index of a result that it broadcasts to. */
+fx_kop *fx_lk_operand(fx_lk *c, const fx_op *op, int i, const fx_type *result, fx_kop *const *index);
+fx_kop *fx_lk_size(fx_lk *c, fx_dim d);
+/* A buffer of these axes over a tensor. */
+fx_kop *fx_lk_buffer_as(fx_lk *c, int32_t tensor, fx_kir_access access, const fx_dim *dim, int rank);
+/* Reads a tensor of type t. */
+fx_kop *fx_lk_load(fx_lk *c, int32_t tensor, const fx_type *t, fx_kop *const *index);
+void *fx_lk_fail(fx_lk *c, const fx_op *op, const char *what);
+fx_kop *fx_lk_const(fx_lk *c, const fx_kop *like, double x);
+/* The dtype that an op on t computes in. */
+static inline fx_dtype fx_lk_wide(fx_dtype t) { return fx_dtype_is_float(t) && t != FX_F64 ? FX_F32 : t; }
+
+/* Arithmetic on indices (not negative where divided); constants are folded. */
+fx_kop *fx_lk_num(fx_lk *c, int64_t n);
+fx_kop *fx_lk_add(fx_lk *c, fx_kop *a, fx_kop *b);
+fx_kop *fx_lk_sub(fx_lk *c, fx_kop *a, fx_kop *b);
+fx_kop *fx_lk_mul(fx_lk *c, fx_kop *a, fx_kop *b);
+fx_kop *fx_lk_div(fx_lk *c, fx_kop *a, fx_kop *b);
+fx_kop *fx_lk_rem(fx_lk *c, fx_kop *a, fx_kop *b);
+fx_kop *fx_lk_ceil_div(fx_lk *c, fx_kop *n, int64_t by);
+/* The index of the linear place 'at' of a tensor; and back. */
+void fx_lk_unravel(fx_lk *c, fx_kop *at, const fx_dim *dim, int rank, fx_kop **index);
+fx_kop *fx_lk_ravel(fx_lk *c, fx_kop *const *index, const fx_dim *dim, int rank);
+
+/* Loads are made under 'on' too, until c->mask is put back to what this returns. */
+fx_kop *fx_lk_mask(fx_lk *c, fx_kop *on);
+
+/* Looked up and kept by (value, part, index); what isn't visible from here isn't found. */
+fx_kop *fx_lk_recall(fx_lk *c, const fx_value *v, int part, fx_kop *const *index, int n);
+fx_kop *fx_lk_remember(fx_lk *c, const fx_value *v, int part, fx_kop *const *index, int n, fx_kop *at);
+/* Goes on in front of the outermost loop that none of these indices depends on: what is made there is made
+ * once for all its turns. own: the indices to use there. */
+typedef struct fx_lk_scope {
+    fx_kir_block *at;
+    fx_kop *before;
+} fx_lk_scope;
+fx_lk_scope fx_lk_hoist(fx_lk *c, fx_kop *const *index, int n, fx_kop **own);
+void fx_lk_leave(fx_lk *c, fx_lk_scope s);
+
+/* A number of a tensor as index in an axis of n; negative ones count from its end. */
+fx_kop *fx_lk_from_end(fx_lk *c, fx_kop *at, fx_dim n);
+
+/* lower_own.c: makes the kernel of an op whose results are kept in these tensors; NULL: it has none of its own. */
+typedef void (*fx_own_fn)(fx_lk *c, fx_op *op, const int32_t *result);
+fx_own_fn fx_own_of(fx_opcode code);
+/* One more tensor like v, for the launch being made; -1: no memory. */
+int32_t fx_lower_spare(fx_lower *l, const fx_value *v);
+
+/* How an op's result is computed at an index; NULL: it has a kernel of its own, or none. */
+typedef fx_kop *(*fx_at_fn)(fx_lk *c, fx_op *op, int result, fx_kop *const *index);
+fx_at_fn fx_at_of(fx_opcode code);
+#define AT_FN(name) fx_kop *name(fx_lk *c, fx_op *op, int result, fx_kop *const *index)
+AT_FN(fx_at_map);
+AT_FN(fx_at_cast);
+AT_FN(fx_at_where);
+#define AT(code, fn) AT_FN(fn);
+#include "passes/lower_at.def"
+
+#endif
