@@ -161,6 +161,8 @@ static int64_t times_read(fx_lower *l, const fx_value *v)
     uint64_t t;
 
     for (const fx_use *u = v->uses; u; u = u->next) {
+        if (u->next && u->next->user == u->user)
+            continue;                    /* an op that reads it twice asks once */
         for (int i = 0; i < u->user->n_out; i++) {
             if (u->user->out[i].uses)
                 n += to_keep(l, &u->user->out[i], &t) ? 1 : times_read(l, &u->user->out[i]);
@@ -278,7 +280,7 @@ fx_kop *fx_lk_buffer_as(fx_lk *c, int32_t tensor, fx_kir_access access, const fx
 }
 
 /* What is read of a tensor: it as it is, or, in a flat kernel, one long row or one element. */
-static fx_kop *buffer_to_read(fx_lk *c, int32_t tensor, const fx_type *t)
+fx_kop *fx_lk_buffer(fx_lk *c, int32_t tensor, const fx_type *t)
 {
     for (size_t i = 0; i < c->tensors.n; i++) {
         if (c->tensors.at[i] == tensor && c->buffer_ops.at[i]->u.buf->access == FX_KIR_IN)
@@ -291,7 +293,7 @@ static fx_kop *buffer_to_read(fx_lk *c, int32_t tensor, const fx_type *t)
 
 fx_kop *fx_lk_load(fx_lk *c, int32_t tensor, const fx_type *t, fx_kop *const *index)
 {
-    fx_kop *buf = buffer_to_read(c, tensor, t);
+    fx_kop *buf = fx_lk_buffer(c, tensor, t);
 
     return buf ? fx_kir_load(c->m, buf, index, buf->u.buf->rank, 1, c->mask) : NULL;
 }

@@ -45,7 +45,8 @@ fx_kop *fx_lk_operand(fx_lk *c, const fx_op *op, int i, const fx_type *result, f
 fx_kop *fx_lk_size(fx_lk *c, fx_dim d);
 /* A buffer of these axes over a tensor. */
 fx_kop *fx_lk_buffer_as(fx_lk *c, int32_t tensor, fx_kir_access access, const fx_dim *dim, int rank);
-/* Reads a tensor of type t. */
+/* A buffer to read a tensor of type t by, and an element of it. */
+fx_kop *fx_lk_buffer(fx_lk *c, int32_t tensor, const fx_type *t);
 fx_kop *fx_lk_load(fx_lk *c, int32_t tensor, const fx_type *t, fx_kop *const *index);
 void *fx_lk_fail(fx_lk *c, const fx_op *op, const char *what);
 fx_kop *fx_lk_const(fx_lk *c, const fx_kop *like, double x);

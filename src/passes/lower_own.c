@@ -373,7 +373,8 @@ static void make_argsort(fx_lk *c, fx_op *op, const int32_t *result)
     store1(c, s.from, counter(&back), counter(&back));
     close_block(c, &back);
     loop = open_while(c, still_narrow, &s);
-    width = op2(c, FX_KIR_MAX, fx_kir_get(c->m, s.width), fx_lk_num(c, 1));
+    width = op2(c, FX_KIR_MIN, fx_kir_get(c->m, s.width), fx_lk_num(c, FX_KIR_MAX_SIZE));
+    width = op2(c, FX_KIR_MAX, width, fx_lk_num(c, 1));
     runs = open_for(c, fx_lk_num(c, 0), s.n, op2(c, FX_KIR_ADD, width, width));
     lo = counter(&runs);
     mid = op2(c, FX_KIR_MIN, op2(c, FX_KIR_ADD, lo, width), s.n);

@@ -1,11 +1,10 @@
 /* lower_tile.c - a kernel for a product of matrices and what is computed from its elements one by one.
  *
  *     task: ROWS rows and COLS columns of the result
- *       for each panel of columns, for each tile of rows of those:
- *         forall j in the panel                       becomes vectors (kir_widen.c)
- *           acc[r] = 0 for each row of the tile
- *           for k:  b = b[k, j];  acc[r] = fma(a[i + r, k], b, acc[r])
- *           for each row that exists: the value at [i + r, j], with acc[r] for the product
+ *       for each panel of columns (two vectors), for each tile of rows of those:
+ *         for k:  b = b[k, panel];  for each row: sum[r] = fma(a[i + r, k], b, sum[r])      vectors
+ *         the sums go to a small array
+ *         for each row that exists, for each column: the value at [i + r, j], with its sum for the product
  *
  * Each element is summed over k in order, whatever the tile: the bits are those of fx_at_matmul. */
 #include "passes/lower_kir_int.h"
@@ -37,123 +36,170 @@ fx_op *fx_lower_product(fx_lower *l, const fx_value *v)
     int found = 0;
     fx_op *op = product_of(l, v, NULL, &found);
 
-    if (!op || found != 1 || fx_op_in(op, 0)->type.rank < 2 || fx_op_in(op, 1)->type.rank < 2)
+    if (!op || found != 1 || fx_op_in(op, 0)->type.rank < 2 || fx_op_in(op, 1)->type.rank < 2 || op->out[0].type.rank != v->type.rank)
         return NULL;
-    return fx_type_eq(&op->out[0].type, &v->type) || op->out[0].type.rank == v->type.rank ? op : NULL;
+    return fx_lower_kept(l, fx_op_in(op, 1)) >= 0 ? op : NULL;       /* its columns lie side by side */
 }
 
 typedef struct tile {
     fx_lk *c;
     fx_op *product;
     fx_value *v;
-    fx_kop *out;
-    int rank, rows, cols;        /* of the result; of a tile */
+    fx_kop *out, *sums;          /* the result; [rows, 2 * lanes] */
+    fx_dtype wide;
+    int rank, rows, lanes;       /* of the result; of a tile; of a vector */
     fx_kop *index[FX_MAX_RANK];  /* outer axes */
-    fx_kop *batch, *n_rows, *n_cols;
+    fx_kop *batch, *n_rows;
 } tile;
 
-static fx_kop *operand(tile *t, int i, fx_kop *row, fx_kop *col)
+/* The index of operand i that belongs to the result's outer axes; its last two are for the caller. */
+static int outer_index(tile *t, int i, fx_kop **own)
 {
-    const fx_value *v = fx_op_in(t->product, i);
-    int outer = v->type.rank - 2;
-    fx_kop *own[FX_MAX_RANK], *x;
+    const fx_type *x = &fx_op_in(t->product, i)->type;
 
-    for (int k = 0; k < outer; k++)
-        own[k] = fx_dim_eq(v->type.dim[k], fx_dim_of(1)) ? fx_lk_num(t->c, 0) : t->index[t->rank - 2 - outer + k];
-    own[outer] = row;
-    own[outer + 1] = col;
-    x = fx_lk_value(t->c, fx_op_in(t->product, i), own);
-    return x ? fx_kir_convert(t->c->m, x, fx_lk_wide(t->product->out[0].type.dtype)) : NULL;
+    for (int k = 0; k < x->rank - 2; k++)
+        own[k] = fx_dim_eq(x->dim[k], fx_dim_of(1)) ? fx_lk_num(t->c, 0) : t->index[t->rank - x->rank + k];
+    return x->rank - 2;
 }
 
-/* The sums of column j for the rows of a tile, into acc. */
-static void sum_column(tile *t, fx_kop *const *row, fx_kop *j, fx_kop **acc)
+static fx_kop *element_of_a(tile *t, fx_kop *row, fx_kop *k)
+{
+    fx_kop *own[FX_MAX_RANK], *x;
+    int at = outer_index(t, 0, own);
+
+    own[at] = row;
+    own[at + 1] = k;
+    x = fx_lk_value(t->c, fx_op_in(t->product, 0), own);
+    return x ? fx_kir_splat(t->c->m, fx_kir_convert(t->c->m, x, t->wide), t->lanes) : NULL;
+}
+
+static fx_kop *vector_of_b(tile *t, fx_kop *k, fx_kop *j, fx_kop *mask)
+{
+    fx_value *v = fx_op_in(t->product, 1);
+    fx_kop *own[FX_MAX_RANK], *buf = fx_lk_buffer(t->c, fx_lower_kept(t->c->l, v), &v->type), *x;
+    int at = outer_index(t, 1, own);
+
+    own[at] = k;
+    own[at + 1] = j;
+    x = buf ? fx_kir_load(t->c->m, buf, own, at + 2, t->lanes, mask) : NULL;
+    return x ? fx_kir_convert(t->c->m, x, t->wide) : NULL;
+}
+
+/* Which of the lanes from j on are columns. */
+static fx_kop *columns_on(tile *t, fx_kop *j, fx_kop *n)
+{
+    fx_kir_module *m = t->c->m;
+    fx_ktype i64 = fx_ktype_of(FX_I64, t->lanes);
+
+    return fx_kir_op2(m, FX_KIR_LT, fx_kir_op2(m, FX_KIR_ADD, fx_kir_splat(m, j, t->lanes), fx_kir_iota(m, i64)),
+                      fx_kir_splat(m, n, t->lanes));
+}
+
+static void add_products(tile *t, fx_kop *const *row, fx_kop *k, fx_kop *const *j, fx_kop *const *mask, fx_kop *const *sum)
+{
+    fx_kir_module *m = t->c->m;
+    fx_kop *b[2];
+
+    for (int h = 0; h < 2; h++)
+        b[h] = vector_of_b(t, k, j[h], mask[h]);
+    for (int r = 0; r < t->rows && !m->failed; r++) {
+        fx_kop *a = element_of_a(t, row[r], k);
+
+        for (int h = 0; h < 2; h++) {
+            fx_kop *old = fx_kir_get(m, sum[2 * r + h]);
+
+            fx_kir_set(m, sum[2 * r + h], fx_dtype_is_float(t->wide) ? fx_kir_op3(m, FX_KIR_FMA, a, b[h], old)
+                                          : fx_kir_op2(m, FX_KIR_ADD, old, fx_kir_op2(m, FX_KIR_MUL, a, b[h])));
+        }
+    }
+}
+
+/* The sums of a tile, into the array. */
+static void sum_tile(tile *t, fx_kop *const *row, fx_kop *from, fx_kop *to)
 {
     fx_lk *c = t->c;
-    fx_dtype wide = fx_lk_wide(t->product->out[0].type.dtype);
     fx_lk_scope here = { c->m->at, c->m->before };
-    fx_kop *zero = fx_dtype_is_float(wide) ? fx_kir_float(c->m, fx_ktype_of(wide, 1), 0) : fx_kir_int(c->m, fx_ktype_of(wide, 1), 0);
-    fx_kop *local[MAX_TILE], *loop, *b, *k;
+    fx_ktype vec = fx_ktype_of(t->wide, t->lanes);
+    fx_kop *zero = fx_dtype_is_float(t->wide) ? fx_kir_float(c->m, vec, 0) : fx_kir_int(c->m, vec, 0);
+    fx_kop *j[2] = { from, fx_lk_add(c, from, fx_lk_num(c, t->lanes)) }, *mask[2], *sum[2 * MAX_TILE], *loop;
 
-    for (int r = 0; r < t->rows; r++)
-        local[r] = fx_kir_local(c->m, zero, FX_STR("acc"));
+    for (int h = 0; h < 2; h++)
+        mask[h] = columns_on(t, j[h], to);
+    for (int i = 0; i < 2 * t->rows; i++)
+        sum[i] = fx_kir_local(c->m, zero, FX_STR("sum"));
     loop = fx_kir_for(c->m, fx_lk_num(c, 0), fx_lk_size(c, fx_type_last(&fx_op_in(t->product, 0)->type)), NULL);
     if (!loop)
         return;
     fx_kir_at(c->m, loop->block[0]);
-    k = loop->block[0]->arg;
-    b = operand(t, 1, k, j);
-    for (int r = 0; r < t->rows; r++) {
-        fx_kop *a = operand(t, 0, row[r], k), *sum = fx_kir_get(c->m, local[r]);
-
-        sum = fx_dtype_is_float(wide) ? fx_kir_op3(c->m, FX_KIR_FMA, a, b, sum)
-                                      : fx_kir_op2(c->m, FX_KIR_ADD, sum, fx_kir_op2(c->m, FX_KIR_MUL, a, b));
-        fx_kir_set(c->m, local[r], sum);
-    }
+    add_products(t, row, loop->block[0]->arg, j, mask, sum);
     fx_lk_leave(c, here);
-    for (int r = 0; r < t->rows; r++)
-        acc[r] = fx_kir_convert(c->m, fx_kir_get(c->m, local[r]), t->product->out[0].type.dtype);
+    for (int i = 0; i < 2 * t->rows; i++) {
+        fx_kop *at[2] = { fx_lk_num(c, i / 2), fx_lk_num(c, (int64_t)(i % 2) * t->lanes) };
+
+        fx_kir_store(c->m, t->sums, fx_kir_get(c->m, sum[i]), at, 2, NULL);
+    }
 }
 
-/* What becomes of the sum of one element. */
-static void store_element(tile *t, fx_kop *row, fx_kop *j, fx_kop *acc)
+/* What becomes of the sums of row r of the tile. */
+static void finish_row(tile *t, int r, fx_kop *row, fx_kop *from, fx_kop *to)
 {
     fx_lk *c = t->c;
     fx_lk_scope here = { c->m->at, c->m->before };
-    fx_kop *branch = fx_kir_if(c->m, fx_kir_op2(c->m, FX_KIR_LT, row, t->n_rows), false);
+    fx_kop *branch = fx_kir_if(c->m, fx_kir_op2(c->m, FX_KIR_LT, row, t->n_rows), false), *loop, *j, *y;
 
     if (!branch)
         return;
     fx_kir_at(c->m, branch->block[0]);
-    t->index[t->rank - 2] = row;
-    t->index[t->rank - 1] = j;
-    fx_lk_remember(c, &t->product->out[0], 0, t->index, t->rank, acc);
-    if (t->v != &t->product->out[0])
-        acc = fx_at_of(t->v->def->code)(c, t->v->def, t->v->index, t->index);
-    fx_kir_store(c->m, t->out, acc, (fx_kop *const[]){ t->batch, row, j }, 3, NULL);
-    fx_lk_leave(c, here);
-}
-
-/* The loop over the columns of a panel, for the rows from i on. */
-static void make_tile(tile *t, fx_kop *i, fx_kop *from, fx_kop *to)
-{
-    fx_lk *c = t->c;
-    fx_kop *row[MAX_TILE], *real[MAX_TILE], *acc[MAX_TILE] = { NULL }, *last = fx_lk_sub(c, t->n_rows, fx_lk_num(c, 1)), *loop;
-
-    for (int r = 0; r < t->rows; r++) {
-        real[r] = fx_lk_add(c, i, fx_lk_num(c, r));
-        row[r] = fx_kir_op2(c->m, FX_KIR_MIN, real[r], last);     /* beyond the last one: that again, for nothing */
-    }
-    loop = fx_kir_forall(c->m, from, to);
+    loop = fx_kir_forall(c->m, fx_lk_num(c, 0), fx_kir_op2(c->m, FX_KIR_MIN, fx_lk_num(c, 2 * (int64_t)t->lanes), fx_lk_sub(c, to, from)));
     if (!loop)
         return;
     fx_kir_at(c->m, loop->block[0]);
-    sum_column(t, row, loop->block[0]->arg, acc);
-    for (int r = 0; r < t->rows && !c->m->failed; r++)
-        store_element(t, real[r], loop->block[0]->arg, acc[r]);
+    y = fx_kir_load(c->m, t->sums, (fx_kop *const[]){ fx_lk_num(c, r), loop->block[0]->arg }, 2, 1, NULL);
+    y = y ? fx_kir_convert(c->m, y, t->product->out[0].type.dtype) : NULL;
+    j = fx_lk_add(c, from, loop->block[0]->arg);
+    t->index[t->rank - 2] = row;
+    t->index[t->rank - 1] = j;
+    fx_lk_remember(c, &t->product->out[0], 0, t->index, t->rank, y);
+    if (t->v != &t->product->out[0])
+        y = fx_at_of(t->v->def->code)(c, t->v->def, t->v->index, t->index);
+    fx_kir_store(c->m, t->out, y, (fx_kop *const[]){ t->batch, row, j }, 3, NULL);
+    fx_lk_leave(c, here);
 }
 
-static fx_kop *open_loop(fx_lk *c, fx_kop *lo, fx_kop *hi, int64_t step)
+static void make_tile(tile *t, fx_kop *i, fx_kop *from, fx_kop *to)
 {
-    fx_kop *loop = fx_kir_for(c->m, lo, hi, fx_lk_num(c, step));
+    fx_lk *c = t->c;
+    fx_kop *row[MAX_TILE], *real[MAX_TILE], *last = fx_lk_sub(c, t->n_rows, fx_lk_num(c, 1));
 
+    for (int r = 0; r < t->rows; r++) {
+        real[r] = fx_lk_add(c, i, fx_lk_num(c, r));
+        row[r] = r ? fx_kir_op2(c->m, FX_KIR_MIN, real[r], last) : real[r];      /* beyond the last one: that again, for nothing */
+    }
+    sum_tile(t, row, from, to);
+    for (int r = 0; r < t->rows && !c->m->failed; r++)
+        finish_row(t, r, real[r], from, to);
+}
+
+/* From 'from' on, pieces of 'step' below from + all and below 'limit': where one begins. */
+static fx_kop *pieces(fx_lk *c, fx_kop *from, int64_t step, int64_t all, fx_kop *limit)
+{
+    fx_kop *n = fx_lk_ceil_div(c, fx_lk_sub(c, limit, from), step), *loop;
+
+    loop = fx_kir_for(c->m, fx_lk_num(c, 0), fx_kir_op2(c->m, FX_KIR_MIN, n, fx_lk_num(c, all / step)), NULL);
     if (!loop)
         return NULL;
     fx_kir_at(c->m, loop->block[0]);
-    return loop->block[0]->arg;
-}
-
-static fx_kop *end_of(fx_lk *c, fx_kop *from, int64_t n, fx_kop *limit)
-{
-    return fx_kir_op2(c->m, FX_KIR_MIN, fx_lk_add(c, from, fx_lk_num(c, n)), limit);
+    return fx_lk_add(c, from, fx_lk_mul(c, loop->block[0]->arg, fx_lk_num(c, step)));
 }
 
 void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *product, int32_t tensor, int lanes)
 {
     const fx_type *y = &v->type;
     fx_dim dim[3] = { fx_lower_rows(c->l, y, y->rank - 2), y->dim[y->rank - 2], y->dim[y->rank - 1] };
-    tile t = { .c = c, .product = product, .v = v, .rank = y->rank, .rows = lanes >= 16 ? 8 : 4, .cols = 2 * lanes };
-    fx_kop *r_blocks, *c_blocks, *at, *i0, *j0, *i1, *j1, *i, *j;
+    tile t = { .c = c, .product = product, .v = v, .rank = y->rank, .rows = lanes >= 16 ? 8 : 4, .lanes = lanes,
+               .wide = fx_lk_wide(product->out[0].type.dtype) };
+    int64_t cols = 2 * (int64_t)lanes;
+    fx_kop *r_blocks, *c_blocks, *at, *i0, *j0, *i, *j, *n_cols;
 
     t.out = fx_lk_buffer_as(c, tensor, FX_KIR_OUT, dim, 3);
     fx_kir_at(c->m, c->k->grid);
@@ -163,17 +209,16 @@ void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *product, int32_t tensor,
     fx_kir_yield(c->m, &at, 1);
     fx_kir_at(c->m, c->k->body);
     t.n_rows = fx_lk_size(c, dim[1]);
-    t.n_cols = fx_lk_size(c, dim[2]);
+    n_cols = fx_lk_size(c, dim[2]);
+    t.sums = fx_kir_alloc(c->m, FX_KIR_PRIVATE, t.wide, (int64_t const[]){ t.rows, cols }, 2, FX_STR("sums"));
     r_blocks = fx_lk_ceil_div(c, t.n_rows, ROWS);
-    c_blocks = fx_lk_ceil_div(c, t.n_cols, COLS);
+    c_blocks = fx_lk_ceil_div(c, n_cols, COLS);
     at = fx_lk_div(c, c->k->task, c_blocks);
     t.batch = fx_lk_div(c, at, r_blocks);
     i0 = fx_lk_mul(c, fx_lk_rem(c, at, r_blocks), fx_lk_num(c, ROWS));
     j0 = fx_lk_mul(c, fx_lk_rem(c, c->k->task, c_blocks), fx_lk_num(c, COLS));
     fx_lk_unravel(c, t.batch, y->dim, y->rank - 2, t.index);
-    i1 = end_of(c, i0, ROWS, t.n_rows);
-    j1 = end_of(c, j0, COLS, t.n_cols);
-    j = open_loop(c, j0, j1, t.cols);
-    i = open_loop(c, i0, i1, t.rows);
-    make_tile(&t, i, j, end_of(c, j, t.cols, j1));
+    j = pieces(c, j0, cols, COLS, n_cols);
+    i = pieces(c, i0, t.rows, ROWS, t.n_rows);
+    make_tile(&t, i, j, n_cols);
 }
