@@ -259,7 +259,8 @@ FORNAX_API const char *fornax_tokenizer_template(const fornax_tokenizer *tok);  
 typedef struct fornax_prompt fornax_prompt;
 /* json: {"messages":[{"role","content",...}], "tools":[...],
  * "add_generation_prompt":true (default), "kwargs":{names visible to the template},
- * "now":seconds since 1970 that templates take for the time (default: the clock)}.
+ * "now":seconds since 1970 that templates take for the time (default: the clock)}. Arguments of calls
+ * are objects, or their JSON text; templates see the object.
  *
  * An assistant's message may have "emitted":[ids], the tokens that the model wrote for it, its end token included or
  * not. They stand in the prompt as they are, in place of the template's rendering of the message, so that a

@@ -33,6 +33,51 @@ static fx_status need_type(const json_t *v, bool ok, const char *key, const char
     return fx_fail_param(err, FORNAX_EARG, key, "%s: expected %s", key, type);
 }
 
+/* ---- Arguments of calls: OpenAI's form has JSON text, templates expect the object ---- */
+
+static fx_status bad_arguments(size_t i, size_t k, fx_error *err)
+{
+    char param[64];
+
+    fx_format(param, sizeof param, "messages[%zu].tool_calls[%zu]", i, k);
+    return fx_fail_param(err, FORNAX_EARG, param, "%s.function.arguments: expected an object, or its JSON text", param);
+}
+
+/* New reference; NULL: they are no object. None at all, and an empty text, are an object without members. */
+static json_t *opened(const json_t *arguments)
+{
+    fx_str text = fx_str_trim(fx_str_n(json_string_value(arguments), json_string_length(arguments)));
+    json_t *v;
+
+    if (json_is_object(arguments))
+        return json_incref((json_t *)(uintptr_t)arguments);
+    if (!arguments || json_is_null(arguments) || (json_is_string(arguments) && text.n == 0))
+        return json_object();
+    v = text.n > 0 ? json_loadb(text.p, text.n, JSON_ALLOW_NUL, NULL) : NULL;
+    if (json_is_object(v))
+        return v;
+    json_decref(v);
+    return NULL;
+}
+
+static fx_status open_arguments(const json_t *messages, fx_error *err)
+{
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *calls = json_object_get(json_array_get(messages, i), "tool_calls");
+
+        for (size_t k = 0; k < json_array_size(calls); k++) {
+            json_t *function = json_object_get(json_array_get(calls, k), "function"), *arguments;
+
+            if (!json_is_object(function))
+                continue;
+            arguments = opened(json_object_get(function, "arguments"));
+            if (!arguments || json_object_set_new(function, "arguments", arguments) != 0)
+                return bad_arguments(i, k, err);
+        }
+    }
+    return FORNAX_OK;
+}
+
 /* The template's variables from the request; new reference. */
 static fx_status make_vars(json_t **out, json_t *request, fx_error *err)
 {
@@ -57,6 +102,7 @@ static fx_status make_vars(json_t **out, json_t *request, fx_error *err)
     FX_TRY(need_type(kwargs, json_is_object(kwargs), "kwargs", "an object", err));
     FX_TRY(need_type(gen, json_is_boolean(gen), "add_generation_prompt", "true or false", err));
     FX_TRY(need_type(json_object_get(request, "now"), json_is_integer(json_object_get(request, "now")), "now", "seconds since 1970", err));
+    FX_TRY(open_arguments(messages, err));
     FX_TRY(fx_template_messages(&messages, messages, err));
     vars = json_object();
     if (json_object_set_new(vars, "messages", messages) != 0 ||

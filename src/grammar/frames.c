@@ -647,7 +647,7 @@ fx_status fx_run_new(fx_run **out, fx_gram *g, fx_error *err)
     r->view = fx_mem_array(g->mem, r->view_words + 1, sizeof(*r->view));
     r->used = fx_used_new(g->mem);
     if (!r->pool || !r->view || !r->used || !FX_VEC_PUSH(&r->frames, r->mem, ((fx_frame){ .node = FX_FRAME_UNION })) ||
-        fx_place_intern(r, 0, 0) != FX_PLACE_DEAD || fx_place_intern(r, 0, FX_SET_ACCEPT) != FX_PLACE_ENDED)
+        fx_place_intern(r, 0, 0) != FX_PLACE_DEAD || fx_place_intern(r, 0, FX_SET_ACCEPT | FX_SET_ENDED) != FX_PLACE_ENDED)
         return fx_nomem(err, "a grammar's states");
     r->start = fx_run_enter(r, g->root, FX_FRAME_END);
     if (r->start == FX_PLACE_FAIL)

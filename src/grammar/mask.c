@@ -806,7 +806,7 @@ bool fx_run_mask(fx_run *r, fx_gvocab *v, fx_place at, uint32_t *bits, fx_try_to
             return false;
         }
     }
-    if (r->sets.at[at].flags & FX_SET_ACCEPT)
+    if ((r->sets.at[at].flags & FX_SET_ACCEPT) && at != FX_PLACE_ENDED)
         for (size_t i = 0; i < v->n_eos; i++)
             set_bit(bits, v->eos[i]);
     if (m.plain)

@@ -170,7 +170,7 @@ fx_status fx_matcher_accept(fx_matcher *m, int32_t id, fx_error *err)
     token = fx_run_token(m->run, top(m)->at, id);
     if (token != FX_PLACE_DEAD)             /* the grammar may ask for a token by its id, too */
         at = at == FX_PLACE_FAIL || token == FX_PLACE_FAIL ? FX_PLACE_FAIL : fx_run_join(m->run, at, token);
-    if (at == FX_PLACE_DEAD && is_eos(m->v, id) && (fx_run_set(m->run, top(m)->at)->flags & FX_SET_ACCEPT))
+    if (at == FX_PLACE_DEAD && top(m)->at != FX_PLACE_ENDED && is_eos(m->v, id) && (fx_run_set(m->run, top(m)->at)->flags & FX_SET_ACCEPT))
         at = FX_PLACE_ENDED;
     pthread_mutex_unlock(&m->g->lock);
     return arrive(m, at, n_text, err);

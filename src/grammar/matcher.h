@@ -5,7 +5,7 @@
  * caches under a byte cap that the vocabulary owns; they are shared by all matchers on it.
  *
  * Mask bit i (word i/32, bit i%32) is set when token i may come next: its bytes keep the sequence a
- * prefix of the language.  Ids of 'eos' have their bit set exactly when the sequence may end here.
+ * prefix of the language.  Ids of 'eos' have their bit set exactly when the sequence may end here; behind one nothing may come.
  * Special tokens match only fx_gram_token nodes.
  *
  * Threads: a matcher belongs to one thread at a time; different matchers may be used at once even on

@@ -57,7 +57,8 @@ enum {
     FX_SET_ACCEPT = 1,          /* the text may end */
     FX_SET_PENDING = 2,         /* a thread's frame is pending */
     FX_SET_REFUSES = 4,         /* and settling may refuse it */
-    FX_SET_NEEDS_TEXT = 8       /* made from a pending frame whose text matters: settle first */
+    FX_SET_NEEDS_TEXT = 8,      /* made from a pending frame whose text matters: settle first */
+    FX_SET_ENDED = 16           /* it has ended: behind an end token nothing comes, not another one either */
 };
 
 typedef struct fx_set {

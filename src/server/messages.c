@@ -42,21 +42,13 @@ static fx_status join_parts(json_t *message, size_t i, const json_t *parts, fx_e
     return st;
 }
 
-/* Arguments come as JSON text; templates expect the object. */
-static fx_status open_arguments(json_t *calls, size_t i, fx_error *err)
+static fx_status check_calls(const json_t *calls, size_t i, fx_error *err)
 {
     for (size_t k = 0; k < json_array_size(calls); k++) {
-        json_t *function = json_object_get(json_array_get(calls, k), "function");
-        json_t *arguments = json_object_get(function, "arguments"), *opened;
+        const json_t *function = json_object_get(json_array_get(calls, k), "function");
 
         if (!json_is_object(function) || !json_is_string(json_object_get(function, "name")))
             return fault(err, i, ".tool_calls: expected objects with a function that has a name");
-        if (!json_is_string(arguments))
-            continue;
-        opened = json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, NULL);
-        if (json_is_object(opened))
-            json_object_set(function, "arguments", opened);
-        json_decref(opened);
     }
     return FORNAX_OK;
 }
@@ -93,7 +85,7 @@ static fx_status read_message(json_t *m, size_t i, bool keep_developer, fx_error
     FX_TRY(read_content(m, i, err));
     if (!calls || json_is_null(calls))
         return FORNAX_OK;
-    return json_is_array(calls) ? open_arguments(calls, i, err) : fault(err, i, ".tool_calls: expected a list");
+    return json_is_array(calls) ? check_calls(calls, i, err) : fault(err, i, ".tool_calls: expected a list");
 }
 
 fx_status fx_messages_read(json_t *messages, bool keep_developer, fx_error *err)

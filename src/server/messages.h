@@ -6,8 +6,8 @@
 
 #include "base/status.h"
 
-/* Checks and reshapes in place: parts become one string, arguments of calls objects, a missing or null
- * content of an assistant's message "". keep_developer: the template knows that role; else it becomes system. */
+/* Checks and reshapes in place: parts become one string, a missing or null content of an assistant's message "".
+ * keep_developer: the template knows that role; else it becomes system. */
 fx_status fx_messages_read(json_t *messages, bool keep_developer, fx_error *err);
 
 /* System messages at the beginning become one, a blank line between them, for templates that take no second

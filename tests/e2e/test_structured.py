@@ -3,6 +3,7 @@ are tiny and random or small: what they say means nothing, its shape must be rig
 import json
 import re
 import subprocess
+from typing import Literal, Optional
 
 import pytest
 
@@ -189,21 +190,37 @@ def test_conversation_with_calls_goes_on(smol):
 
 
 def test_client_helpers(tiny):
+    """The client's own helpers, with classes for the shape of texts and arguments; whole, and streamed."""
     pydantic = pytest.importorskip("pydantic")
+
+    class Place(pydantic.BaseModel):
+        city: Literal["Oslo", "Zürich"]
+        floor: Optional[int] = pydantic.Field(ge=0, le=99)
 
     class Event(pydantic.BaseModel):
         title: str = pydantic.Field(max_length=6)
         kind: bool
+        place: Place
 
     class Call(pydantic.BaseModel):
         city: str = pydantic.Field(max_length=5)
 
     client = tiny.client()
-    r = client.beta.chat.completions.parse(model="tiny", messages=HELLO, response_format=Event, temperature=1, max_tokens=480, seed=1)
+    completions = client.chat.completions if hasattr(client.chat.completions, "parse") else client.beta.chat.completions
+    r = completions.parse(model="tiny", messages=HELLO, response_format=Event, temperature=0.3, seed=2, max_tokens=450)
     assert isinstance(r.choices[0].message.parsed, Event)
-    r = client.beta.chat.completions.parse(model="tiny", messages=HELLO, tools=[openai.pydantic_function_tool(Call)],
-                                           tool_choice="required", parallel_tool_calls=False, temperature=1, max_tokens=480, seed=1)
+    r = completions.parse(model="tiny", messages=HELLO, tools=[openai.pydantic_function_tool(Call)],
+                                           tool_choice="required", parallel_tool_calls=False, temperature=0.3, seed=2, max_tokens=450)
     assert isinstance(r.choices[0].message.tool_calls[0].function.parsed_arguments, Call)
+    with completions.stream(model="tiny", messages=HELLO, response_format=Event, temperature=0.3, seed=2, max_tokens=450) as events:
+        deltas = "".join(e.delta for e in events if e.type == "content.delta")
+    last = events.get_final_completion().choices[0].message
+    assert isinstance(last.parsed, Event) and last.content == deltas
+    with completions.stream(model="tiny", messages=HELLO, tools=[openai.pydantic_function_tool(Call)], tool_choice="required",
+                            parallel_tool_calls=False, temperature=0.3, seed=2, max_tokens=450) as events:
+        done = [e for e in events if e.type == "tool_calls.function.arguments.done"]
+    assert len(done) == 1 and isinstance(done[0].parsed_arguments, Call)
+    assert events.get_final_completion().choices[0].message.tool_calls[0].function.arguments == done[0].arguments
 
 
 # ---- The program ------------------------------------------------------------------------------

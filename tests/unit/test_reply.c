@@ -78,7 +78,13 @@ static const kase cases[] = {
     /* several without tags */
     { "llama3", false, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {\"a\": 1}}",
       "C:f\nA:{}\nE:{\"name\": \"f\", \"parameters\": {}}\nC:g\nA:{\"a\": 1}\nE:{\"name\": \"g\", \"parameters\": {\"a\": 1}}\n" },
+    /* unclosed brackets in a string */
+    { "hermes", false, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"command\": \"mkdir -p t/{a,b && echo \\\"}}]\\\"\"}}\n</tool_call>",
+      "C:f\nA:{\"command\": \"mkdir -p t/{a,b && echo \\\"}}]\\\"\"}\n"
+      "E:<tool_call>\n{\"name\": \"f\", \"arguments\": {\"command\": \"mkdir -p t/{a,b && echo \\\"}}]\\\"\"}}\n</tool_call>\n" },
     /* without blanks; without arguments */
+    { "hermes", false, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
+      "C:f\nA:{}\nE:<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n" },
     { "hermes", false, "<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call>\n<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>",
       "C:f\nA:{\"x\":1}\nE:<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call>\n"
       "C:g\nA:{}\nE:<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>\n" },
