@@ -6,7 +6,7 @@ usage: run_tests.py [--long] [--only STEP,...] [--list] [--no-model]
 Steps: unit (each instruction-set level the machine has), tree, asan (unit tests
 and fuzz targets under the address and undefined-behaviour sanitizers), e2e
 (pytest on the program), guard (instructions of a fixed workload). --long adds tsan, fuzzing for a minute a target, every
-cut and 10,000 changes of each kind of file (FXTEST_LONG), and e2e at each level. Prints a line a test binary and what fails in full; the last
+cut and 10,000 changes of each kind of file (FXTEST_LONG), and e2e at each level, with all conversations of the gates' suite. Prints a line a test binary and what fails in full; the last
 line is "N passed, N failed, N skipped". Exit status 1 if anything failed."""
 import argparse
 import os
@@ -200,7 +200,8 @@ def step_e2e(args):
         rc = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider",
                              f"--junitxml={report}", tests], cwd=ROOT, stdin=subprocess.DEVNULL,
                             env={**os.environ, "FORNAX": str(ROOT / "build/fornax"), "FORNAX_MODEL": real[0],
-                                 "FORNAX_MINILM": real[1], "FORNAX_CPU": level, "PYTHONDONTWRITEBYTECODE": "1"}).returncode
+                                 "FORNAX_MINILM": real[1], "FORNAX_CPU": level, "PYTHONDONTWRITEBYTECODE": "1",
+                                 **({"FXTEST_LONG": "1"} if args.long else {})}).returncode
         try:
             suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
             tests_n, failed, errors, skipped = (int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped"))

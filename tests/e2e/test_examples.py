@@ -5,27 +5,16 @@ import subprocess
 
 import pytest
 
+from c_programs import compile_c, install
+
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-FORNAX = os.path.abspath(os.environ.get("FORNAX", os.path.join(ROOT, "build", "fornax")))
-BUILD = os.path.dirname(FORNAX)
 SMOL = os.environ.get("FORNAX_MODEL", "")
 needs_smol = pytest.mark.skipif(not SMOL, reason="FORNAX_MODEL doesn't name SmolLM2")
 
 
 @pytest.fixture(scope="session")
 def prefix(tmp_path_factory):
-    where = tmp_path_factory.mktemp("install")
-    subprocess.run(["cmake", "--install", BUILD, "--prefix", where], check=True, capture_output=True)
-    return where
-
-
-def compile_c(prefix, source, out):
-    pc = next(os.path.join(d, f) for d, _, fs in os.walk(prefix) for f in fs if f == "fornax.pc")
-    env = {**os.environ, "PKG_CONFIG_PATH": os.path.dirname(pc)}
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fornax"], env=env, check=True, capture_output=True, text=True).stdout.split()
-    lib = os.path.dirname(os.path.dirname(pc))
-    p = subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", source, *flags, f"-Wl,-rpath,{lib}", "-o", out], capture_output=True, text=True)
-    assert p.returncode == 0, p.stderr
+    return install(tmp_path_factory.mktemp("install"))
 
 
 def run(binary, *argv, stdin=""):
@@ -58,8 +47,17 @@ def test_stepped(prefix, tmp_path):
     assert "Paris" in alone[0]
 
 
+@needs_smol
+def test_masked_words(prefix, tmp_path):
+    """Masking a name's ids: the name itself in other tokens, other case and synonyms get through."""
+    compile_c(prefix, os.path.join(ROOT, "examples", "masked_words.c"), tmp_path / "masked_words")
+    page = open(os.path.join(ROOT, "docs", "gates.md"), encoding="utf-8").read()
+    command, shown = re.search(r"^    \$ masked_words SmolLM2.gguf (.*)\n((?:    .*\n)+)", page, re.M).groups()
+    assert run(tmp_path / "masked_words", SMOL, *command.split()) == re.sub("^    ", "", shown, flags=re.M)
+
+
 def test_examples_report_faults(prefix, tmp_path):
-    for name, argv in (("chat", []), ("raw_logits", ["x"]), ("stepped", ["x"])):
+    for name, argv in (("chat", []), ("raw_logits", ["x"]), ("stepped", ["x"]), ("masked_words", ["x", "y", "z"])):
         compile_c(prefix, os.path.join(ROOT, "examples", name + ".c"), tmp_path / name)
         p = subprocess.run([tmp_path / name, "/no/such/model.gguf", *argv], input="", capture_output=True, text=True, timeout=60)
         assert p.returncode != 0 and "/no/such/model.gguf" in p.stderr

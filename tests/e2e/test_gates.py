@@ -1,11 +1,15 @@
-"""Policy gates: whatever a hot random model says in mixed batches, no closed tool is called and no bound argument differs."""
+"""Policy gates: whatever a hot random model says in mixed batches, no closed tool is called and no bound argument differs.
+Over HTTP here; gate_suite.py has the large suite, in-process, with a policy for each request."""
 import itertools
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from conftest import FORNAX, TINY, Server
+import gate_suite
+from c_programs import compile_c, install
+from conftest import FORNAX, ROOT, TINY, Server
 
 POLICY = {"tools": {
     "get_order_status": {"open": "always"},
@@ -94,7 +98,7 @@ def check(reply, order):
 
 def test_closed_tools_are_never_called(gated):
     counts = {"conversations": 0, "open": 0, "calls": 0, "spoken": 0, "refused": 0}
-    rows = list(itertools.islice(conversations(), 140 if gated.tiny else 42))
+    rows = list(itertools.islice(conversations(), 70 if gated.tiny else 14))
     with ThreadPoolExecutor(16) as pool:
         modes = ["auto", "required"]
         jobs = [(order, pool.submit(ask, gated, m, seed=i, tool_choice=modes[i // 7 % 2])) for i, (m, order) in enumerate(rows)]
@@ -118,7 +122,22 @@ def test_closed_tools_are_never_called(gated):
             else:
                 assert r["error"]["param"] == "tool_choice"
     assert counts["open"] == counts["spoken"] == len(rows) // 7 and counts["calls"] > 0
-    print("GRAMMAR_GATE_OK", counts)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    where = tmp_path_factory.mktemp("driver")
+    return compile_c(install(where / "prefix"), ROOT / "tests/e2e/gate_driver.c", where / "gate_driver", "jansson")
+
+
+@pytest.mark.parametrize("model, n, tokens", [("tiny", 64, 160), ("smol", 32, 48)])
+def test_suite(driver, model, n, tokens, request, capsys):
+    """Policies, families and adversaries of all kinds in each batch; 400 conversations where time allows (FXTEST_LONG)."""
+    path = TINY if model == "tiny" else request.getfixturevalue("smol_path")
+    counts = gate_suite.run(driver, path, 400 if os.environ.get("FXTEST_LONG") else n, tokens)
+    assert counts["calls"] > 0 and counts["sampled"] > 0 and counts["policies in a batch"] >= 4
+    with capsys.disabled():
+        print("GRAMMAR_GATE_OK", model, counts)
 
 
 def test_audit(serve, tmp_path):
