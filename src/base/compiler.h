@@ -19,6 +19,8 @@
 #define FX_VECTOR(bytes) __attribute__((vector_size(bytes)))   /* lanes, with the operators of C */
 #define FX_PREFETCH_L2(p) __builtin_prefetch((p), 0, 2)
 #define FX_PRAGMA(x) _Pragma(#x)
+/* What was written to p[0, n) is to be run as code. */
+#define fx_flush_code(p, n) __builtin___clear_cache((char *)(p), (char *)(p) + (n))
 #else
 #define FX_PRINTF(f, a)
 #define FX_LIKELY(x) (x)
@@ -31,6 +33,7 @@
 #define FX_PREFETCH(p) ((void)(p))
 #define FX_PREFETCH_L2(p) ((void)(p))
 #define FX_PRAGMA(x)
+#define fx_flush_code(p, n) ((void)(p))
 #endif
 /* Before a loop of constant, small trip count: no loop remains. */
 #if defined(__clang__)
