@@ -15,6 +15,6 @@ typedef struct fx_codegen_plugin {
 
 uint64_t fx_codegen_abi(void);
 /* The one symbol that the shared object shows. */
-const fx_codegen_plugin *fornax_llvm_plugin(void);
+FORNAX_API const fx_codegen_plugin *fornax_llvm_plugin(void);
 
 #endif
