@@ -111,12 +111,17 @@ ISA["avx512bf16"] = ISA["avx512"] + " -mavx512bf16"
 def check_headers_alone(args):
     _, machine = run(args.cc, "-dumpmachine")
 
+    llvm = shutil.which("llvm-config-19") or shutil.which("llvm-config")
+    llvm_include = run(llvm, "--includedir")[1].strip() if llvm else None
+
     def one(path):
         suffix = path.stem.rsplit("_", 1)[-1]
+        if path.parent.name == "llvm" and not (llvm_include and Path(llvm_include, "llvm-c/Core.h").exists()):
+            return None
         if suffix == "neon" and "aarch64" not in machine or suffix in ISA and "x86_64" not in machine:
             return None
         rc, out = run(args.cc, "-x", "c", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wno-unused-function",
-                      "-Werror", f"-I{ROOT / 'include'}", f"-I{ROOT / 'src'}", *ISA.get(suffix, "").split(),
+                      "-Werror", f"-I{ROOT / 'include'}", f"-I{ROOT / 'src'}", *(["-isystem", llvm_include] if llvm_include else []), *ISA.get(suffix, "").split(),
                       "-fsyntax-only", "-include", path, os.devnull)
         return f"{name_of(path)}: {out.strip()[:500]}" if rc else None
 
@@ -143,6 +148,20 @@ def check_exported_symbols(args):
     declared = public_functions()
     return ([f"exported but not in fornax.h: {n}" for n in sorted(exported - declared)] +
             [f"in fornax.h but not exported: {n}" for n in sorted(declared - exported)])
+
+
+def check_code_generator_shows_its_entry(args):
+    """libfornax-llvm.so shows one symbol and needs nothing of libfornax; libfornax doesn't need LLVM."""
+    path = library(args).with_name("libfornax-llvm.so.0")
+    if not path.exists():
+        raise Skip(f"{path} is not built: no LLVM")
+    _, out = run(tool("nm"), "-D", "--defined-only", path)
+    shown = [line.split()[-1].split("@")[0] for line in out.splitlines() if len(line.split()) == 3]
+    faults = [] if shown == ["fornax_llvm_plugin"] else [f"{path.name} shows {', '.join(shown)}; only fornax_llvm_plugin is to be seen"]
+    for file, banned in ((path, "libfornax.so"), (library(args), "libLLVM")):
+        _, out = run(tool("readelf"), "-d", file)
+        faults += [f"{file.name} needs {banned}" for line in out.splitlines() if "(NEEDED)" in line and banned in line]
+    return faults
 
 
 def check_static_library_is_local(args):
