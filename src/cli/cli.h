@@ -10,6 +10,7 @@
 
 #include <float.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "base/str.h"
 #include "base/text.h"
@@ -60,7 +61,7 @@ typedef struct fx_cmd {
 } fx_cmd;
 
 extern const fx_cmd fx_cmd_serve, fx_cmd_chat, fx_cmd_generate, fx_cmd_tokenize, fx_cmd_template, fx_cmd_logits,
-    fx_cmd_inspect, fx_cmd_encode, fx_cmd_bench, fx_cmd_quantize, fx_cmd_grammar;
+    fx_cmd_inspect, fx_cmd_encode, fx_cmd_bench, fx_cmd_quantize, fx_cmd_grammar, fx_cmd_agent;
 
 /* ---- What several commands share (common.c) ---- */
 
@@ -168,5 +169,6 @@ bool fx_cli_interrupted(void);
 int fx_cli_check_interrupt(void *user, double fraction);    /* a progress callback that only looks for one */
 bool fx_cli_terminated(void);        /* not by ^C */
 void fx_cli_clear_interrupt(void);   /* ^C only */
+void fx_cli_kill_at_exit(pid_t process_group);   /* when a second signal ends the program; 0: none */
 
 #endif

@@ -1,14 +1,8 @@
 /* cmd_chat.c - fornax chat MODEL: an interactive conversation with line editing and history. */
-#include <errno.h>
-#include <histedit.h>
-#include <langinfo.h>
-#include <locale.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <wchar.h>
 
 #include "base/status.h"
-#include "cli/cli.h"
+#include "cli/lines.h"
 
 typedef struct chat_opts {
     fx_model_opts model;
@@ -26,134 +20,6 @@ static const fx_opt opts[] = {
     { 0 },
 };
 static const chat_opts defaults = { .sampling = FX_SAMPLING_DEFAULTS };
-
-/* Where lines come from: libedit on a terminal, standard input otherwise. */
-typedef struct line_source {
-    EditLine *edit;
-    History *history;
-    char *line;
-    size_t cap;
-} line_source;
-
-static char *prompt_text(EditLine *e)
-{
-    static char text[] = "> ";
-
-    (void)e;
-    return text;
-}
-
-/* A character from the terminal; -1 on ^C, which libedit's own reader passes over. */
-static int read_char(EditLine *e, wchar_t *out)
-{
-    mbstate_t state = { 0 };
-    char byte;
-
-    (void)e;
-    for (;;) {
-        ssize_t n = fx_cli_interrupted() ? -1 : read(0, &byte, 1);
-        size_t used;
-
-        if (n == 0)
-            return 0;
-        if (n < 0 && (fx_cli_interrupted() || errno != EINTR))
-            return -1;
-        if (n < 0)
-            continue;
-        used = mbrtowc(out, &byte, 1, &state);
-        if (used == (size_t)-1)
-            memset(&state, 0, sizeof state);         /* not a character: passed over */
-        else if (used != (size_t)-2)
-            return 1;
-    }
-}
-
-/* Without a UTF-8 locale libedit takes a character for several. */
-static void use_utf8(void)
-{
-    const char *codeset;
-
-    setlocale(LC_CTYPE, "");
-    codeset = nl_langinfo(CODESET);
-    if (strcmp(codeset, "UTF-8") != 0)
-        setlocale(LC_CTYPE, "C.UTF-8");
-}
-
-static void open_lines(line_source *s)
-{
-    HistEvent ev;
-
-    *s = (line_source){ 0 };
-    if (!isatty(0) || !isatty(1))
-        return;
-    use_utf8();
-    s->edit = el_init("fornax", stdin, stdout, stderr);
-    s->history = history_init();
-    if (!s->edit || !s->history)
-        return;
-    history(s->history, &ev, H_SETSIZE, 1000);
-    history(s->history, &ev, H_SETUNIQUE, 1);
-    el_set(s->edit, EL_PROMPT, prompt_text);
-    el_set(s->edit, EL_EDITOR, "emacs");
-    el_set(s->edit, EL_GETCFN, read_char);
-    el_set(s->edit, EL_SIGNAL, 1);       /* puts the terminal in order, then lets our handler run */
-    el_set(s->edit, EL_HIST, history, s->history);
-    el_source(s->edit, NULL);
-}
-
-static void close_lines(line_source *s)
-{
-    if (s->history)
-        history_end(s->history);
-    if (s->edit)
-        el_end(s->edit);
-    free(s->line);
-}
-
-/* A line at the terminal. ^C drops what was typed; on an empty line it says how to leave. */
-static bool edit_line(line_source *s, fx_str *out)
-{
-    HistEvent ev;
-
-    for (;;) {
-        int n = 0;
-        const char *p;
-
-        el_resize(s->edit);
-        p = el_gets(s->edit, &n);
-
-        if (p && n > 0) {
-            if (n > 1)
-                history(s->history, &ev, H_ENTER, p);
-            *out = fx_str_n(p, (size_t)n);
-            return true;
-        }
-        if (!fx_cli_interrupted() || fx_cli_terminated())
-            return false;
-        fx_cli_clear_interrupt();
-        el_reset(s->edit);
-        printf("\n(^D or /quit leaves)\n");
-    }
-}
-
-/* The next line without its newline; false at the end. */
-static bool next_line(line_source *s, fx_str *out)
-{
-    if (s->edit) {
-        if (!edit_line(s, out)) {
-            putchar('\n');
-            return false;
-        }
-    } else {
-        ssize_t n = getline(&s->line, &s->cap, stdin);
-        if (n < 0)
-            return false;
-        *out = fx_str_n(s->line, (size_t)n);
-    }
-    while (out->n > 0 && (out->p[out->n - 1] == '\n' || out->p[out->n - 1] == '\r'))
-        out->n--;
-    return true;
-}
 
 static int print_piece(void *user, const char *text, size_t n)
 {
@@ -197,13 +63,13 @@ static fornax_status say(fornax_session *s, fx_str line, fornax_error *err)
 static int converse(fornax_session *s)
 {
     fornax_error err = { 0 };
-    line_source lines;
+    fx_lines lines;
     fx_str line;
     bool quit = false;
     int status = FX_EXIT_OK;
 
-    open_lines(&lines);
-    while (!quit && fx_cli_output_ok() && !fx_cli_terminated() && next_line(&lines, &line)) {
+    fx_lines_open(&lines);
+    while (!quit && fx_cli_output_ok() && !fx_cli_terminated() && fx_lines_next(&lines, &line)) {
         fx_cli_clear_interrupt();
         if (line.n == 0 || command(s, line, &quit) || say(s, line, &err) == FORNAX_OK)
             continue;
@@ -211,7 +77,7 @@ static int converse(fornax_session *s)
         if (!lines.edit)
             break;
     }
-    close_lines(&lines);
+    fx_lines_close(&lines);
     return fx_cli_terminated() ? FX_EXIT_INTERRUPTED : lines.edit ? FX_EXIT_OK : status;
 }
 

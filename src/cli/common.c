@@ -1,40 +1,11 @@
 /* common.c - what several commands share: context, model with progress, sampling, input. */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/status.h"
 #include "cli/cli.h"
-
-/* ---- Interrupts ---- */
-
-static volatile sig_atomic_t interrupted, terminated;
-
-static void on_interrupt(int sig)
-{
-    if (interrupted)
-        _exit(FX_EXIT_INTERRUPTED);
-    interrupted = 1;
-    terminated = sig != SIGINT;
-}
-
-void fx_cli_catch_interrupt(void)
-{
-    static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-    struct sigaction sa = { .sa_handler = on_interrupt }, old;
-
-    sigemptyset(&sa.sa_mask);
-    for (size_t i = 0; i < FX_COUNT(signals); i++) {
-        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)     /* as nohup and & ask for */
-            sigaction(signals[i], &sa, NULL);
-    }
-}
-
-bool fx_cli_interrupted(void) { return interrupted != 0; }
-bool fx_cli_terminated(void) { return terminated != 0; }
-void fx_cli_clear_interrupt(void) { interrupted = terminated; }
 
 /* ---- Context and model ---- */
 
