@@ -500,12 +500,25 @@ static bool with_lower(search *s, const fx_klin *sum, int i, const fx_kop *at, i
     return range(s, a, 4).lo == 0 && positive(s, a, at->parent, 4) && with(s, sum, i, &one, 0, at, depth);
 }
 
-/* Given that 'fact' < 0: the sum is below it if what is left isn't above 0. */
+/* How often a fact goes into the sum, by the first atom of both; at least 1. */
+static int64_t share(const fx_klin *sum, const fx_klin *fact)
+{
+    for (int i = 0; i < sum->n; i++) {
+        for (int k = 0; k < fact->n; k++) {
+            if (fx_kir_alike(sum->atom[i], fact->atom[k]))
+                return FX_MAX(sum->c[i] / fact->c[k], 1);
+        }
+    }
+    return 1;
+}
+
+/* Given that 'fact' < 0, so times it <= -times: the sum is negative if what is left is less than times. */
 static bool with_fact(search *s, const fx_klin *sum, const fx_klin *fact, const fx_kop *at, int depth)
 {
-    fx_klin rest = fx_klin_add(sum, fact, -1);
+    int64_t times = share(sum, fact);
+    fx_klin rest = fx_klin_add(sum, fact, -times);
 
-    rest.k--;                            /* rest <= 0 */
+    rest.k -= times;
     return !rest.bad && rest.n <= sum->n && negative(s, &rest, at, depth + 1);
 }
 
@@ -551,11 +564,13 @@ static bool negative(search *s, const fx_klin *sum, const fx_kop *at, int depth)
         return true;
     if (depth >= MAX_DEPTH || s->steps++ > MAX_STEPS)
         return false;
+    if (depth == 0 && with_conditions(s, sum, at, depth + 1))      /* seldom many, and mostly to the point */
+        return true;
     for (int i = 0; i < sum->n; i++) {
         if ((sum->c[i] > 0 ? with_upper : with_lower)(s, sum, i, at, depth))
             return true;
     }
-    return with_conditions(s, sum, at, depth);
+    return depth > 0 && with_conditions(s, sum, at, depth);
 }
 
 bool fx_kir_negative(const fx_klin *sum, const fx_kop *at) { return !sum->bad && negative(&(search){ 0 }, sum, at, 0); }

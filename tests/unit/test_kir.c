@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "kir/kir.h"
+#include "kir_random.h"
 
 static fx_arena arena;
 static fx_buf out;
@@ -312,5 +312,145 @@ static int run_cases(const char *file)
 TEST(checks_hold_and_faults_are_found) { CHECK(run_cases(FXTEST_SOURCE "/tests/cases/kir/check.kir") > 40); }
 TEST(bounds_are_found) { CHECK(run_cases(FXTEST_SOURCE "/tests/cases/kir/bounds.kir") > 10); }
 TEST(what_is_apart_is_found) { CHECK(run_cases(FXTEST_SOURCE "/tests/cases/kir/apart.kir") > 20); }
+
+/* ---- Random kernels ---------------------------------------------------------------------------------- */
+
+/* Runs all tasks in the interpreter; whether there was a fault. */
+static bool interpret(fx_kir_kernel *k, kir_data *d)
+{
+    fx_kir_launch l = { d->args, d->buffers };
+    fx_kir_fault fault = { .op = -1 };
+    fx_kir_interp *x = NULL;
+    fx_error err = { 0 };
+
+    CHECK_OK(fx_kir_interp_new(&x, &fx_mem_libc, k, &err), err);
+    if (x)
+        fx_kir_interp_run(x, &l, 0, fx_kir_interp_tasks(x, &l), &fault);
+    fx_kir_interp_free(x);
+    return fault.op >= 0;
+}
+
+static int random_kernels(void) { return getenv("FXTEST_LONG") ? 20000 : 300; }
+
+TEST(random_kernels_pass_and_print)
+{
+    for (int seed = 0; seed < random_kernels(); seed++) {
+        fx_error err = { 0 };
+        fx_kir_module *m, *again = NULL;
+        fx_buf twice;
+
+        setup();
+        fx_buf_init(&twice, &fx_mem_libc);
+        m = fx_kir_module_new(&arena);
+        CHECK(kir_random_kernel(m, (uint64_t)seed));
+        CHECK_OK(fx_kir_status(m, &err), err);
+        CHECK_OK(fx_kir_check(m->first, &err), err);
+        fx_kir_print(m, &out);
+        CHECK_OK(fx_kir_parse(&again, &arena, "t", fx_buf_view(&out), &err), err);
+        if (again) {
+            fx_kir_print(again, &twice);
+            CHECK_STR(twice.p, out.p);
+        }
+        fx_buf_done(&twice);
+        teardown();
+    }
+}
+
+/* Bodies that leave no loop unwidened: the same bits, and all of their accesses known to be inside. */
+static const char *const widened[] = {
+    /* Sum of a row, then its elements by it. */
+    "%s = reduce f32 sum 16, %k = 0 to %m { %v = load f32 %x[%t,%k]\n yield %v }\n"
+    "forall %j = 0 to %m { %w = load f32 %x[%t,%j]\n %p = mul %w, %s\n store %p, %y[%t,%j] }\n",
+    /* Every column its own sum over rows: a vector of sums. */
+    "forall %j = 0 to %m { %s = reduce f32 dot 4, %k = 0 to %n { %v = load f32 %x[%k,%j]\n %w = load f32 %x[%k,%j]\n yield %v, %w }\n"
+    "store %s, %y[%t,%j] }\n",
+    /* Of every other column, where they are above 0; backwards. */
+    "%h = div %m, 2\n"
+    "forall %j = 0 to %h { %j2 = mul %j, 2\n %v = load f32 %x[%t,%j2]\n %z = const f32 0\n %c = lt %z, %v\n"
+    "if %c { store %v, %y[%t,%j] } else { store %f, %y[%t,%j] } }\n",
+    "forall %j = 0 to %m { %a = sub %m, 1\n %b = sub %a, %j\n %v = load f32 %x[%t,%b]\n store %v, %y[%t,%j] }\n",
+    /* A local and a loop in every lane. */
+    "forall %j = 0 to %m { %l = local %f\n for %i = 0 to %n { %v = load f32 %x[%i,%j]\n %g = get %l\n %s = fma %g, %f, %v\n set %l, %s }\n"
+    "%r = get %l\n store %r, %y[%t,%j] }\n",
+    /* The greatest, whatever the order; all above a number. */
+    "%s = reduce f32 max 1, %k = 0 to %m { %v = load f32 %x[%t,%k]\n yield %v }\n"
+    "%b = reduce bool all 1, %k2 = 0 to %m { %w = load f32 %x[%t,%k2]\n %c = lt %f, %w\n yield %c }\n"
+    "%r = select %b, %s, %f\n store %r, %y[%t,0]\n",
+};
+
+static void compare_text(const char *body, int lanes, int64_t cols)
+{
+    static const char before[] = "kernel @k(%n: size, %m: size, %f: f32, %x: f32[%n,%m] in, %y: f32[%n,%m] out) { grid { yield %n } body %t {\n";
+    int64_t sizes[] = { 5, cols };
+    fx_error err = { 0 };
+    fx_kir_module *m;
+    kir_data one, two;
+    fx_buf text;
+
+    setup();
+    fx_buf_init(&text, &fx_mem_libc);
+    fx_buf_printf(&text, "%s%s} }", before, body);
+    m = parse(text.p, &err);
+    CHECK_STR(err.text, "");
+    REQUIRE(m);
+    CHECK_OK(fx_kir_check(m->first, &err), err);
+    kir_data_init(&one, m->first, sizes, 1);
+    kir_data_init(&two, m->first, sizes, 1);
+    CHECK(!interpret(m->first, &one));
+    CHECK_OK(fx_kir_widen(m->first, lanes, &err), err);
+    CHECK_OK(fx_kir_check(m->first, &err), err);
+    CHECK(!interpret(m->first, &two));
+    if (!kir_data_same(&one, &two))
+        FXTEST_FAIL("%d lanes, %d columns: not the same: %s", lanes, (int)cols, body);
+    fx_kir_print(m, &out);
+    CHECK(strstr(out.p, "forall") == NULL && strstr(out.p, "reduce") == NULL);
+    fx_buf_clear(&text);
+    fx_buf_puts(&text, "");
+    print_bounds(m->first->body, &text);
+    if (!strstr(body, "%y[%t,0]") && strchr(text.p, '0'))        /* of no columns there is no first one */
+        FXTEST_FAIL("%d lanes: inside:%s: %s", lanes, text.p, body);
+    fx_buf_done(&text);
+    kir_data_done(&two);
+    kir_data_done(&one);
+    teardown();
+}
+
+/* A random kernel widened to so many lanes computes what it computed. */
+static void compare_widened(int seed, int lanes, int64_t cols)
+{
+    int64_t sizes[] = { 3, cols };
+    fx_error err = { 0 };
+    fx_kir_module *m;
+    fx_kir_kernel *k;
+    kir_data one, two;
+    bool fault;
+
+    setup();
+    m = fx_kir_module_new(&arena);
+    k = kir_random_kernel(m, (uint64_t)seed);
+    REQUIRE(k);
+    CHECK_OK(fx_kir_expand_math(k, &err), err);
+    kir_data_init(&one, k, sizes, (uint64_t)seed);
+    kir_data_init(&two, k, sizes, (uint64_t)seed);
+    fault = interpret(k, &one);
+    CHECK_OK(fx_kir_widen(k, lanes, &err), err);
+    CHECK_OK(fx_kir_check(k, &err), err);
+    CHECK(interpret(k, &two) == fault);
+    if (!kir_data_same(&one, &two))
+        FXTEST_FAIL("seed %d, %d lanes, %d columns: not the same", seed, lanes, (int)cols);
+    kir_data_done(&two);
+    kir_data_done(&one);
+    teardown();
+}
+
+TEST(widened_kernels_have_the_same_bits)
+{
+    for (size_t i = 0; i < FX_COUNT(widened); i++) {
+        for (int64_t cols = 1; cols < 40; cols++)
+            compare_text(widened[i], 4 << cols % 3, cols);
+    }
+    for (int seed = 0; seed < random_kernels(); seed++)
+        compare_widened(seed, 4 << seed % 3, 1 + seed * 7 % 53);
+}
 
 FXTEST_MAIN()
