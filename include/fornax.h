@@ -117,7 +117,7 @@ typedef struct fornax_context_options {
                                  the environment variable FORNAX_CACHE_DIR, else in fornax in
                                  XDG_CACHE_HOME, else in ~/.cache/fornax                */
     int64_t cache_bytes;      /* kept there at most; the least recently used go; 0: 16 GiB */
-    int64_t cache_min_bytes;  /* packed weights of fewer bytes aren't kept; 0: 128 MiB, below
+    int64_t cache_min_bytes;  /* packed weights of fewer bytes aren't kept; 0: 32 MiB, below
                                  which packing is as quick                              */
 } fornax_context_options;
 

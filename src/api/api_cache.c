@@ -5,7 +5,7 @@
 #include "api/api.h"
 
 #define CACHE_BYTES ((int64_t)16 << 30)
-#define CACHE_MIN_BYTES ((int64_t)128 << 20)
+#define CACHE_MIN_BYTES ((int64_t)32 << 20)
 
 /* The user's folder for such things in 'b'; false: there is no sign of one. */
 static bool user_folder(fx_buf *b)

@@ -149,6 +149,42 @@ void fx_file_huge(const fx_file *f)
 #endif
 }
 
+/* The number of kilobytes behind 'field' in the lines of a mapping, which end where the next one's begin. */
+static size_t field_kib(fx_str lines, const char *field)
+{
+    size_t at = fx_str_find(lines, fx_str_of(field), 0), end;
+    int64_t kib = 0;
+
+    if (at == FX_STR_NONE)
+        return 0;
+    for (at += strlen(field); at < lines.n && lines.p[at] == ' ';)
+        at++;
+    for (end = at; end < lines.n && lines.p[end] >= '0' && lines.p[end] <= '9';)
+        end++;
+    return fx_parse_i64(fx_str_n(lines.p + at, end - at), &kib) ? (size_t)kib : 0;
+}
+
+size_t fx_file_huge_bytes(const fx_file *f)
+{
+    enum { MOST = 8 << 20 };                    /* of text: a process with more mappings isn't asked */
+    size_t at, end, kib = 0;
+    char head[32];
+    fx_buf b;
+    fx_str s;
+
+    fx_buf_init(&b, &fx_mem_libc);
+    fx_format(head, sizeof head, "\n%llx-", (unsigned long long)(uintptr_t)f->bytes);
+    if (f->bytes && fx_file_read(&b, "/proc/self/smaps", MOST, NULL) == FORNAX_OK) {
+        s = fx_buf_view(&b);
+        at = fx_str_find(s, fx_str_of(head), 0);
+        end = at == FX_STR_NONE ? at : fx_str_find(s, FX_STR("VmFlags:"), at);
+        if (end != FX_STR_NONE)
+            kib = field_kib(fx_str_n(s.p + at, end - at), "FilePmdMapped:") + field_kib(fx_str_n(s.p + at, end - at), "ShmemPmdMapped:");
+    }
+    fx_buf_done(&b);
+    return kib << 10;
+}
+
 /* Appends what is left of fd. 'limit' counts the bytes added. */
 static fx_status read_all(fx_buf *out, int fd, const char *path, size_t limit, fx_error *err)
 {

@@ -17,6 +17,8 @@ const char *fx_file_path(const fx_file *f);
 void fx_file_release(const fx_file *f, const void *p, size_t n);
 /* All of it will be read, again and again: on huge pages, where the system has such for files. */
 void fx_file_huge(const fx_file *f);
+/* How many of its bytes lie on huge pages now, as far as the system says. */
+size_t fx_file_huge_bytes(const fx_file *f);
 void fx_file_prefetch(const fx_file *f, const void *p, size_t n);
 /* As it was when it was mapped. ctime, which nobody can set back, tells a file whose times were copied with it. */
 typedef struct fx_file_id {

@@ -318,6 +318,14 @@ static void check_chunks(void *user, int64_t c0, int64_t c1, int worker)
     }
 }
 
+static void each_chunk(fx_pool *pool, fx_task_fn fn, void *user, int64_t n)
+{
+    if (pool)
+        fx_pool_run(pool, fn, user, n, 1);
+    else
+        fn(user, 0, n, 0);
+}
+
 fx_status fx_artifact_read(fx_artifact *a, const fx_section *of, fx_pool *pool, fx_str *out, fx_error *err)
 {
     section *s = &a->sections[(size_t)((const section *)(const void *)of - a->sections)];
@@ -325,15 +333,48 @@ fx_status fx_artifact_read(fx_artifact *a, const fx_section *of, fx_pool *pool, 
     check_job j = { .s = s };
 
     if (!atomic_load(&s->checked)) {
-        fx_file_huge(a->file);
-        if (pool)
-            fx_pool_run(pool, check_chunks, &j, n, 1);
-        else
-            check_chunks(&j, 0, n, 0);
+        each_chunk(pool, check_chunks, &j, n);
         if (atomic_load(&j.wrong))
             return fx_fail(err, FORNAX_EFORMAT, "%s: section %s isn't what was written", fx_file_path(a->file), s->public.name);
         atomic_store(&s->checked, true);
     }
     *out = fx_str_n((const char *)s->at, s->public.bytes);
+    return FORNAX_OK;
+}
+
+/* ---- Huge pages ---- */
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+typedef struct copy_job {
+    fx_str from;
+    uint8_t *to;
+} copy_job;
+
+static void copy_chunks(void *user, int64_t c0, int64_t c1, int worker)
+{
+    const copy_job *j = user;
+    size_t at = (size_t)c0 * CHUNK;
+
+    (void)worker;
+    memcpy(j->to + at, j->from.p + at, FX_MIN((size_t)(c1 - c0) * CHUNK, j->from.n - at));
+}
+
+fx_status fx_artifact_read_huge(fx_artifact *a, const fx_section *s, fx_pool *pool, fx_str *out, void **copy, fx_error *err)
+{
+    copy_job j;
+
+    *copy = NULL;
+    fx_file_huge(a->file);
+    FX_TRY(fx_artifact_read(a, s, pool, out, err));
+    if (out->n < 2 * HUGE_PAGE || fx_file_huge_bytes(a->file) >= out->n / 4 * 3)
+        return FORNAX_OK;                        /* few bytes need few pages of any size */
+    j = (copy_job){ *out, fx_pages_alloc(out->n) };
+    if (!j.to)
+        return FORNAX_OK;                        /* slower, not wrong */
+    each_chunk(pool, copy_chunks, &j, (int64_t)chunks_of(out->n));
+    fx_file_release(a->file, out->p, out->n);
+    out->p = (const char *)j.to;
+    *copy = j.to;
     return FORNAX_OK;
 }

@@ -84,5 +84,8 @@ const fx_section *fx_artifact_at(const fx_artifact *a, size_t i);
 const fx_section *fx_artifact_find(const fx_artifact *a, fx_section_kind kind, const char *name);      /* NULL: none */
 /* The section's bytes, checked; they stay until close. 'pool' may be NULL. */
 fx_status fx_artifact_read(fx_artifact *a, const fx_section *s, fx_pool *pool, fx_str *out, fx_error *err);
+/* The same for bytes that will be read over and over: on huge pages. Where the file's aren't, *out is a copy and
+ * *copy what fx_pages_free takes; else *copy is NULL. */
+fx_status fx_artifact_read_huge(fx_artifact *a, const fx_section *s, fx_pool *pool, fx_str *out, void **copy, fx_error *err);
 
 #endif

@@ -10,6 +10,8 @@ typedef struct keeping {
     const fx_compile_options *opt;       /* while compiling */
     const fx_mem *mem;
     fx_artifact *artifact;               /* whose weights the program has, or NULL */
+    void *copy;                          /* of its weights, or NULL */
+    size_t copy_bytes;
     fx_store_write *write;               /* of the program's weights, or NULL */
 } keeping;
 
@@ -38,8 +40,10 @@ static const void *find_packed(void *user, fx_hash128 recipe, size_t bytes)
     s = fx_artifact_find(k->artifact, FX_SECTION_WEIGHTS, PACKED);
     if (!s || s->bytes != bytes)
         fx_fail(&err, FORNAX_EFORMAT, "%s: expected %zu bytes of packed weights", fx_artifact_path(k->artifact), bytes);
-    else if (fx_artifact_read(k->artifact, s, k->opt->pool, &got, &err) == FORNAX_OK)
+    else if (fx_artifact_read_huge(k->artifact, s, k->opt->pool, &got, &k->copy, &err) == FORNAX_OK) {
+        k->copy_bytes = got.n;
         return got.p;
+    }
     fx_store_reject(k->opt->store, k->artifact, &err);
     fx_artifact_close(k->artifact);
     k->artifact = NULL;
@@ -62,6 +66,7 @@ static void stop_keeping(void *user)
 
     fx_store_write_end(k->write);
     fx_artifact_close(k->artifact);
+    fx_pages_free(k->copy, k->copy_bytes);
     fx_mem_free(k->mem, k, sizeof *k);
 }
 

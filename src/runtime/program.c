@@ -15,6 +15,8 @@
 #include "base/fpmode.h"
 #include "tensor/blocks.h"
 
+#define SLAB_BYTES ((size_t)16 << 20)    /* packed, until the source's pages are let go */
+
 fx_status fx_program_new(fx_program **out, const fx_mem *mem, fx_error *err)
 {
     fx_program *p = fx_mem_zalloc(mem, sizeof *p);
@@ -281,6 +283,7 @@ typedef struct pack_job {
     fx_dtype dtype;
     uint8_t *tiles;
     size_t tile_bytes;
+    int64_t first;               /* task 0 */
     uint8_t *rows;               /* [workers][17 rows] when rows are converted, else NULL */
     size_t worker_bytes;
 } pack_job;
@@ -322,7 +325,7 @@ static void pack_tiles(void *user, int64_t t0, int64_t t1, int worker)
     size_t row_bytes = fx_dtype_row_bytes(j->dtype, j->w->cols);
     uint8_t *mine = j->rows ? j->rows + (size_t)worker * j->worker_bytes : NULL;
 
-    for (int64_t t = t0; t < t1; t++) {
+    for (int64_t t = j->first + t0; t < j->first + t1; t++) {
         const void *rows[16];
 
         for (int i = 0; i < 16; i++) {
@@ -357,22 +360,36 @@ static fx_status own_tiles(fx_program *p, const fx_plan_weight *w, fx_bound_weig
     return own(p, b, (size_t)tiles * b->tile_bytes, err);
 }
 
-/* Runs a job with room for each worker to convert rows in, where it has to. */
-static fx_status run_pack(fx_task_fn fn, pack_job *j, bool converts, int64_t tiles, fx_pool *pool, fx_error *err)
+static void release_sources(const fx_plan_weight *w, const fx_weight_source *src)
 {
-    size_t room = 0;
+    for (int32_t i = 0; src->release && i < w->n_src; i++)
+        src->release(src->user, w->experts ? w->expert_src[i] : w->src[i]);
+}
 
-    if (converts) {
-        j->worker_bytes = 16 * FX_ROUND_UP(fx_dtype_row_bytes(j->dtype, j->w->cols), 64) +
-                          2 * FX_ROUND_UP((size_t)j->w->cols * sizeof(float), 64);
-        room = j->worker_bytes * (size_t)fx_pool_threads(pool);
-        j->rows = fx_pages_alloc(room);
-        if (!j->rows)
-            return fx_nomem(err, "conversion of weights");
+/* Runs a job's tasks, each of which makes so many bytes, with worker_bytes of room for each worker. From time to time the
+ * source's pages are let go: else those of a large weight, like an output matrix, would stand beside the packed ones. */
+static fx_status run_pack(fx_task_fn fn, pack_job *j, int64_t tasks, size_t task_bytes, const fx_weight_source *src,
+                          fx_pool *pool, fx_error *err)
+{
+    size_t room = j->worker_bytes * (size_t)fx_pool_threads(pool);
+    int64_t each = (int64_t)FX_MAX(SLAB_BYTES / FX_MAX(task_bytes, (size_t)1), (size_t)1);
+
+    j->rows = room ? fx_pages_alloc(room) : NULL;
+    if (room && !j->rows)
+        return fx_nomem(err, "conversion of weights");
+    for (; j->first < tasks; j->first += each) {
+        fx_pool_run(pool, fn, j, FX_MIN(each, tasks - j->first), 1);
+        release_sources(j->w, src);
     }
-    fx_pool_run(pool, fn, j, tiles, 4);
     fx_pages_free(j->rows, room);
     return FORNAX_OK;
+}
+
+/* Of a worker that converts the rows of a tile. */
+static size_t conversion_bytes(const pack_job *j)
+{
+    return 16 * FX_ROUND_UP(fx_dtype_row_bytes(j->dtype, j->w->cols), 64) +
+           2 * FX_ROUND_UP((size_t)j->w->cols * sizeof(float), 64);
 }
 
 static int64_t product_tiles(const fx_plan_weight *w, const sources *s)
@@ -397,7 +414,7 @@ static pack_job job_of(const fx_program *p, const fx_plan_weight *w, const fx_bo
 }
 
 static fx_status fill_product(const fx_program *p, const fx_plan_weight *w, const fx_bound_weight *b, const sources *s,
-                              fx_pool *pool, fx_error *err)
+                              const fx_weight_source *src, fx_pool *pool, fx_error *err)
 {
     pack_job j = job_of(p, w, b);
     bool converts = false;
@@ -405,7 +422,8 @@ static fx_status fill_product(const fx_program *p, const fx_plan_weight *w, cons
     j.s = s;
     for (int32_t i = 0; i < w->n_src; i++)
         converts |= s->part[i].transposed || s->v[i].dtype != b->dtype;
-    return run_pack(pack_tiles, &j, converts, product_tiles(w, s), pool, err);
+    j.worker_bytes = converts ? conversion_bytes(&j) : 0;
+    return run_pack(pack_tiles, &j, product_tiles(w, s), b->tile_bytes, src, pool, err);
 }
 
 /* ---- Experts: matrix after matrix, each in tiles of its own ---- */
@@ -460,7 +478,7 @@ static void pack_expert_tiles(void *user, int64_t t0, int64_t t1, int worker)
     size_t row_bytes = FX_ROUND_UP(fx_dtype_row_bytes(j->dtype, j->w->cols), 64);
     uint8_t *mine = j->rows ? j->rows + (size_t)worker * j->worker_bytes : NULL;
 
-    for (int64_t t = t0; t < t1; t++) {
+    for (int64_t t = j->first + t0; t < j->first + t1; t++) {
         const void *rows[16];
 
         for (int i = 0; i < 16; i++) {
@@ -551,16 +569,17 @@ static fx_status lay_experts(fx_program *p, const fx_plan_weight *w, fx_bound_we
 }
 
 static fx_status fill_experts(const fx_program *p, const fx_plan_weight *w, const fx_bound_weight *b, const fx_weight_view *v,
-                              fx_pool *pool, fx_error *err)
+                              const fx_weight_source *src, fx_pool *pool, fx_error *err)
 {
     pack_job j = job_of(p, w, b);
-    bool changes = w->layout >= FX_EXPERTS_TRANSPOSED;
+    bool converts = w->layout >= FX_EXPERTS_TRANSPOSED;
 
     j.views = v;
     j.tiles_each = tiles_each(w);
     for (int32_t i = 0; i < w->n_src; i++)
-        changes |= v[i].dtype != b->dtype;
-    return run_pack(pack_expert_tiles, &j, changes, j.tiles_each * w->experts, pool, err);
+        converts |= v[i].dtype != b->dtype;
+    j.worker_bytes = converts ? conversion_bytes(&j) : 0;
+    return run_pack(pack_expert_tiles, &j, j.tiles_each * w->experts, b->tile_bytes, src, pool, err);
 }
 
 /* ---- Heads: a part of each one's share of a tensor ---- */
@@ -586,7 +605,7 @@ static void pack_heads(void *user, int64_t h0, int64_t h1, int worker)
     uint8_t *mine = j->rows + (size_t)worker * j->worker_bytes;
     float *wide = (float *)(mine + 16 * row_bytes), *part = wide + FX_ROUND_UP(j->w->cols, 16);
 
-    for (int64_t h = h0; h < h1; h++) {
+    for (int64_t h = j->first + h0; h < j->first + h1; h++) {
         const uint8_t *at = (const uint8_t *)v->data + (size_t)(h * t->stride + t->start) * v->row_bytes;
 
         for (int64_t r = 0; t->transposed && r < t->rows; r++)
@@ -611,23 +630,16 @@ static void pack_heads(void *user, int64_t h0, int64_t h1, int worker)
 }
 
 static fx_status fill_heads(const fx_program *p, const fx_plan_weight *w, const fx_bound_weight *b, const fx_weight_view *v,
-                            fx_pool *pool, fx_error *err)
+                            const fx_weight_source *src, fx_pool *pool, fx_error *err)
 {
     pack_job j = job_of(p, w, b);
-    size_t room;
 
     j.views = v;
     j.tiles_each = tiles_each(w);
     j.worker_bytes = 16 * FX_ROUND_UP(fx_dtype_row_bytes(j.dtype, w->cols), 64) +
                      FX_ROUND_UP((size_t)w->cols * sizeof(float), 64) +
                      FX_ROUND_UP((size_t)(w->part[0].rows * v->cols) * sizeof(float), 64);
-    room = j.worker_bytes * (size_t)fx_pool_threads(pool);
-    j.rows = fx_pages_alloc(room);
-    if (!j.rows)
-        return fx_nomem(err, "conversion of weights");
-    fx_pool_run(pool, pack_heads, &j, w->experts, 1);
-    fx_pages_free(j.rows, room);
-    return FORNAX_OK;
+    return run_pack(pack_heads, &j, w->experts, b->expert_bytes, src, pool, err);
 }
 
 static fx_status find_head_view(const fx_plan_weight *w, const fx_weight_source *src, fx_weight_view *v, fx_error *err)
@@ -659,12 +671,6 @@ static fx_status find_views(const fx_plan_weight *w, const fx_weight_source *src
     return FORNAX_OK;
 }
 
-static void release_sources(const fx_plan_weight *w, const fx_weight_source *src)
-{
-    for (int32_t i = 0; src->release && i < w->n_src; i++)
-        src->release(src->user, w->experts ? w->expert_src[i] : w->src[i]);
-}
-
 static fx_status copy_state(fx_program *p, const fx_state_table *state, fx_error *err)
 {
     p->state = *state;
@@ -689,7 +695,7 @@ static fx_status bind_views(fx_program *p, const fx_plan_weight *w, fx_bound_wei
     if (st == FORNAX_OK && !fill)
         st = lay_experts(p, w, b, v, w->by_head && w->part[0].transposed, err);
     else if (st == FORNAX_OK)
-        st = w->by_head ? fill_heads(p, w, b, v, pool, err) : fill_experts(p, w, b, v, pool, err);
+        st = w->by_head ? fill_heads(p, w, b, v, source, pool, err) : fill_experts(p, w, b, v, source, pool, err);
     fx_mem_free(p->mem, v, n * sizeof *v);
     return st;
 }
@@ -711,7 +717,7 @@ static fx_status bind_weight(fx_program *p, const fx_plan_weight *w, fx_bound_we
     case FX_USE_TABLE: return fill ? fill_table(p, b, &s, err) : lay_table(p, w, b, &s, err);
     case FX_USE_MATMUL: break;
     }
-    return fill ? fill_product(p, w, b, &s, pool, err) : lay_product(p, w, b, &s, err);
+    return fill ? fill_product(p, w, b, &s, source, pool, err) : lay_product(p, w, b, &s, err);
 }
 
 /* Where a router hangs on them activations aren't rounded to bf16: near ties between experts are common, and the
@@ -750,8 +756,6 @@ static fx_status fill_all(fx_program *p, const fx_weight_source *source, fx_pool
             return fx_fail(err, FORNAX_ECANCEL, "loading was cancelled");
         if (b->owned_bytes)
             FX_TRY(bind_weight(p, w, b, source, true, pool, err));
-        if (w->use == FX_USE_MATMUL)
-            release_sources(w, source);
     }
     return FORNAX_OK;
 }

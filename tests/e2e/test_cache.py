@@ -142,3 +142,14 @@ def test_two_at_once(tmp_path):
         assert p.returncode == 0 and not err and ids(json.loads(out)) == ids(plain)
     assert len(kept(tmp_path)) == 1 and not list(tmp_path.glob("*.tmp"))
     assert ids(generate(TINY, "--cache", tmp_path)[0]) == ids(plain)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_memory_of_a_start(smol_path, tmp_path, cached):
+    """One resident copy of the weights: what is packed leaves the file's pages, and what is found is mapped only."""
+    args = ["--cache", tmp_path] if cached else ["--no-cache"]
+    p = subprocess.run([FORNAX, "bench", smol_path, "--start", "--repeat", "1", "--json", *map(str, args)], capture_output=True,
+                       timeout=120)
+    assert p.returncode == 0, p.stderr
+    assert json.loads(p.stdout)["rss_bytes"] <= 1.15 * os.path.getsize(smol_path) + 48e6
+    assert len(kept(tmp_path)) == cached

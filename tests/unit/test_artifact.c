@@ -119,6 +119,46 @@ TEST(sections_that_cannot_be)
     CHECK_EQ_U64(fx_artifact_file_bytes(big, FX_ARTIFACT_MAX_SECTIONS + 1), 0);
 }
 
+/* Of a file whose pages are small ones, and of one that may have huge ones. */
+TEST(bytes_on_huge_pages)
+{
+    static uint8_t many[9 << 20];
+    const fx_section_data s = { FX_SECTION_WEIGHTS, "packed", 64, many, sizeof many };
+    fx_artifact_id id = identity();
+    fx_error err = { 0 };
+    fx_buf b;
+
+    for (size_t i = 0; i < sizeof many; i++)
+        many[i] = (uint8_t)(i * 7 + i / 1000);
+    CHECK_OK(fx_artifact_write(at("huge"), &fx_mem_libc, &id, &s, 1, NULL, &err), err);
+    fx_buf_init(&b, &fx_mem_libc);
+    CHECK_OK(fx_file_read(&b, path, 16 << 20, &err), err);
+    for (int little = 0; little < 2; little++) {
+        fx_artifact *a = NULL;
+        fx_str got = { 0 };
+        void *copy = NULL;
+
+        if (little) {
+            int fd = open(at("little"), O_WRONLY | O_CREAT, 0600);
+
+            for (size_t i = 0; i < b.n; i += 4096)
+                CHECK(write(fd, b.p + i, FX_MIN(b.n - i, (size_t)4096)) > 0);
+            close(fd);
+        }
+        CHECK_OK(fx_artifact_open(&a, &fx_mem_libc, path, &err), err);
+        REQUIRE(a);
+        CHECK_OK(fx_artifact_read_huge(a, fx_artifact_at(a, 0), NULL, &got, &copy, &err), err);
+        CHECK(fx_str_eq(got, fx_str_n((const char *)many, sizeof many)));
+        CHECK(!little || copy == got.p);
+        CHECK((uintptr_t)got.p % 64 == 0);
+        fx_artifact_close(a);
+        if (copy)
+            CHECK(fx_str_eq(got, fx_str_n((const char *)many, sizeof many)));
+        fx_pages_free(copy, got.n);
+    }
+    fx_buf_done(&b);
+}
+
 static void put_file(const char *to, fx_str data)
 {
     FILE *f = fopen(to, "wb");
