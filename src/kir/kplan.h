@@ -33,11 +33,20 @@ typedef struct fx_ktensor {
     int32_t first, last;         /* of TEMP: launches */
 } fx_ktensor;
 
+/* A kernel; or a choice, or a loop, of the launches behind it: n_first, then n_second of them. */
+typedef enum fx_klaunch_kind {
+    FX_KLAUNCH_KERNEL,
+    FX_KLAUNCH_COND,             /* the first ones if pred, else the second */
+    FX_KLAUNCH_WHILE             /* the first ones; as long as they leave pred true, the second and the first again */
+} fx_klaunch_kind;
+
 typedef struct fx_klaunch {
+    fx_klaunch_kind kind;
     int32_t kernel;
     int32_t n_args, n_buffers;
     const int32_t *args;         /* sizes, one for each ARG of the kernel */
     const int32_t *buffers;      /* tensors, one for each BUFFER */
+    int32_t pred, n_first, n_second;         /* pred: a tensor of one bool */
     fx_str origin;               /* op of the graph, for messages */
 } fx_klaunch;
 

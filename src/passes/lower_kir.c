@@ -11,29 +11,9 @@
 
 #include <stdio.h>
 
-struct fx_lower {
-    const fx_graph *g;
-    int lanes;                   /* of f32 in a vector of the machine */
-    fx_arena *arena;             /* of the plan */
-    const fx_mem *mem;
-    fx_error *err;
-    fx_kir_module *m;
-    FX_VEC(fx_dim) dims;         /* of sizes, one for one */
-    FX_VEC(fx_plan_size) sizes;
-    FX_VEC(fx_size_step) steps;
-    FX_VEC(fx_str) symbols;
-    FX_VEC(fx_ktensor) tensors;
-    FX_VEC(fx_klaunch) launches;
-    FX_VEC(fx_kir_kernel *) kernels;
-    FX_VEC(int32_t) inputs, outputs;
-    fx_map kept;                 /* value to its tensor + 1, or 0: to be kept */
-    fx_map texts;                /* text of a kernel to its number */
-    bool no_memory;
-};
-
 static fx_status no_memory(fx_lower *l) { return fx_nomem(l->err, "a plan"); }
 
-static fx_status unsupported(fx_lower *l, const fx_op *op, const char *what)
+fx_status fx_lower_unsupported(fx_lower *l, const fx_op *op, const char *what)
 {
     return fx_fail(l->err, FORNAX_EUNSUP, "graph %.*s: %s (%.*s): %s", FX_STR_ARG(l->g->name), fx_opcode_name(op->code),
                    FX_STR_ARG(fx_op_label(op)), what);
@@ -70,9 +50,19 @@ static void step_op(void *user, char op)
     push_step(user, op == '+' ? FX_SIZE_ADD : op == '*' ? FX_SIZE_MUL : FX_SIZE_DIV, 0);
 }
 
+/* A size in names of the plan: inside a subgraph its own names stand for what its caller has. */
+static fx_dim resolved(fx_lower *l, fx_dim d)
+{
+    if (l->rename && !fx_dim_is_static(d) && fx_dim_subst(l->arena, d, l->rename, l->rename_user, &d) != FORNAX_OK)
+        l->no_memory = true;
+    return d;
+}
+
 static int32_t size_of(fx_lower *l, fx_dim d)
 {
     fx_plan_size s = { (int32_t)l->steps.n, 0 };
+
+    d = resolved(l, d);
 
     for (size_t i = 0; i < l->dims.n; i++) {
         if (fx_dim_eq(l->dims.at[i], d))
@@ -89,7 +79,7 @@ static int32_t size_of(fx_lower *l, fx_dim d)
 
 static fx_str key_of(const fx_value *const *v) { return fx_str_n((const char *)v, sizeof(*v)); }
 
-static bool keep_key(fx_lower *l, const fx_value *v, uint64_t tensor)
+bool fx_lower_keep(fx_lower *l, const fx_value *v, uint64_t tensor)
 {
     const fx_value **key = FX_ARENA_NEW(l->arena, const fx_value *);
 
@@ -109,13 +99,13 @@ int32_t fx_lower_kept(fx_lower *l, const fx_value *v)
 }
 
 /* A tensor of v's type and name. */
-static fx_status new_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind, int32_t index, int32_t *out)
+fx_status fx_lower_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind, int32_t index, int32_t *out)
 {
     fx_ktensor t = { .kind = kind, .dtype = v->type.dtype, .rank = v->type.rank, .index = index, .first = -1, .last = -1 };
     char *name = fx_arena_strdup(l->arena, v->name.p, v->name.n);
 
     if (v->type.rank > FX_KIR_MAX_RANK || v->type.dtype >= FX_DTYPE_COUNT || fx_dtype_size(v->type.dtype) == 0)
-        return unsupported(l, v->def, "a value that isn't a tensor of plain numbers");
+        return fx_lower_unsupported(l, v->def, "a value that isn't a tensor of plain numbers");
     t.name = fx_str_n(name ? name : "", name ? v->name.n : 0);
     for (int i = 0; i < v->type.rank; i++)
         t.dim[i] = size_of(l, v->type.dim[i]);
@@ -128,8 +118,8 @@ static fx_status new_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind
 /* ... that it is kept in. */
 static fx_status add_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind, int32_t index, int32_t *out)
 {
-    FX_TRY(new_tensor(l, v, kind, index, out));
-    return keep_key(l, v, (uint64_t)*out + 1) ? FORNAX_OK : no_memory(l);
+    FX_TRY(fx_lower_tensor(l, v, kind, index, out));
+    return fx_lower_keep(l, v, (uint64_t)*out + 1) ? FORNAX_OK : no_memory(l);
 }
 
 /* ---- Who is kept --------------------------------------------------------------------------------------------- */
@@ -213,11 +203,14 @@ static bool must_keep(fx_lower *l, const fx_op *op, const fx_value *v)
     return !moves_only(op->code) && times_read(l, v) > 1;
 }
 
-static fx_status choose_kept(fx_lower *l)
+fx_status fx_lower_choose(fx_lower *l, const fx_block *b)
 {
-    for (const fx_op *op = fx_graph_body(l->g)->last; op; op = op->prev) {
+    for (const fx_op *op = b->last; op; op = op->prev) {
+        for (int i = 0; i < op->n_regions; i++)
+            FX_TRY(fx_lower_choose(l, op->regions[i]->first));
         for (int i = 0; i < op->n_out; i++) {
-            if (op->out[i].uses && op->out[i].type.dtype != FX_CHAIN && must_keep(l, op, &op->out[i]) && !keep_key(l, &op->out[i], 0))
+            if (op->out[i].uses && op->out[i].type.dtype != FX_CHAIN && must_keep(l, op, &op->out[i]) &&
+                !fx_lower_keep(l, &op->out[i], 0))
                 return no_memory(l);
         }
     }
@@ -253,12 +246,14 @@ static fx_kop *arg_of_size(fx_lk *c, int32_t size)
 
 fx_kop *fx_lk_size(fx_lk *c, fx_dim d)
 {
+    d = resolved(c->l, d);
     return fx_dim_is_static(d) ? fx_lk_num(c, d.n) : arg_of_size(c, size_of(c->l, d));
 }
 
 /* An extent: a number or a size. */
 static fx_kop *extent_of(fx_lk *c, fx_dim d)
 {
+    d = resolved(c->l, d);
     return fx_dim_is_static(d) ? fx_kir_dim(c->m, d.n) : arg_of_size(c, size_of(c->l, d));
 }
 
@@ -298,14 +293,14 @@ fx_kop *fx_lk_load(fx_lk *c, int32_t tensor, const fx_type *t, fx_kop *const *in
     return buf ? fx_kir_load(c->m, buf, index, buf->u.buf->rank, 1, c->mask) : NULL;
 }
 
-static void kernel_begin(fx_lower *l, fx_lk *c)
+void fx_lk_begin(fx_lower *l, fx_lk *c)
 {
     *c = (fx_lk){ .l = l, .m = l->m, .k = fx_kir_kernel_new(l->m, FX_STR("k")) };
     if (c->k)
         fx_kir_at(c->m, c->k->body);
 }
 
-static void kernel_free(fx_lk *c)
+static void free_lk(fx_lk *c)
 {
     FX_VEC_FREE(&c->args, c->l->mem);
     FX_VEC_FREE(&c->arg_ops, c->l->mem);
@@ -364,8 +359,7 @@ static fx_status number_kernel(fx_lower *l, fx_kir_kernel *k, const fx_op *op, i
     return FORNAX_OK;
 }
 
-/* A launch of the kernel that was made in c. */
-static fx_status kernel_end(fx_lk *c, const fx_op *op)
+static fx_status push_launch(fx_lk *c, const fx_op *op)
 {
     fx_lower *l = c->l;
     fx_klaunch n = { .n_args = (int32_t)c->args.n, .n_buffers = (int32_t)c->tensors.n };
@@ -380,6 +374,14 @@ static fx_status kernel_end(fx_lk *c, const fx_op *op)
     if (!origin || !n.args || !n.buffers || l->no_memory || !FX_VEC_PUSH(&l->launches, l->mem, n))
         return no_memory(l);
     return FORNAX_OK;
+}
+
+fx_status fx_lk_end(fx_lk *c, const fx_op *op)
+{
+    fx_status st = c->k ? push_launch(c, op) : no_memory(c->l);
+
+    free_lk(c);
+    return st;
 }
 
 /* ---- Kernels of values ------------------------------------------------------------------------------------------------ */
@@ -526,33 +528,28 @@ static fx_status lower_value(fx_lower *l, fx_value *v)
 {
     fx_op *product = l->lanes > 1 ? fx_lower_product(l, v) : NULL;
     int32_t tensor;
-    fx_status st;
     fx_lk c;
 
     FX_TRY(add_tensor(l, v, FX_KTENSOR_TEMP, 0, &tensor));
-    kernel_begin(l, &c);
+    fx_lk_begin(l, &c);
     if (!c.k)
-        st = no_memory(l);
-    else {
-        if (v->type.rank == 0)
-            scalar_kernel(&c, v, tensor);
-        else if (product)
-            fx_lower_tile_kernel(&c, v, product, tensor, l->lanes);
-        else if (flat_root(l, v))
-            flat_kernel(&c, v, tensor);
-        else
-            row_kernel(&c, v, tensor);
-        st = kernel_end(&c, v->def);
-    }
-    kernel_free(&c);
-    return st;
+        return fx_lk_end(&c, v->def);
+    if (v->type.rank == 0)
+        scalar_kernel(&c, v, tensor);
+    else if (product)
+        fx_lower_tile_kernel(&c, v, product, tensor, l->lanes);
+    else if (flat_root(l, v))
+        flat_kernel(&c, v, tensor);
+    else
+        row_kernel(&c, v, tensor);
+    return fx_lk_end(&c, v->def);
 }
 
 int32_t fx_lower_spare(fx_lower *l, const fx_value *v)
 {
     int32_t tensor;
 
-    return new_tensor(l, v, FX_KTENSOR_TEMP, 0, &tensor) == FORNAX_OK ? tensor : -1;
+    return fx_lower_tensor(l, v, FX_KTENSOR_TEMP, 0, &tensor) == FORNAX_OK ? tensor : -1;
 }
 
 #define MAX_OWN 2                /* results of an op with a kernel of its own */
@@ -560,17 +557,14 @@ int32_t fx_lower_spare(fx_lower *l, const fx_value *v)
 static fx_status lower_own(fx_lower *l, fx_op *op)
 {
     int32_t result[MAX_OWN];
-    fx_status st;
     fx_lk c;
 
     for (int i = 0; i < op->n_out && i < MAX_OWN; i++)
         FX_TRY(add_tensor(l, &op->out[i], FX_KTENSOR_TEMP, 0, &result[i]));
-    kernel_begin(l, &c);
+    fx_lk_begin(l, &c);
     if (c.k)
         fx_own_of(op->code)(&c, op, result);
-    st = c.k ? kernel_end(&c, op) : no_memory(l);
-    kernel_free(&c);
-    return st;
+    return fx_lk_end(&c, op);
 }
 
 /* ---- The graph -------------------------------------------------------------------------------------------------------------- */
@@ -586,7 +580,7 @@ static fx_status lower_input(fx_lower *l, fx_op *op)
         if (fx_dim_is_symbol(op->out[0].type.dim[i], &name))
             symbol_of(l, name);
         else if (!fx_dim_is_static(op->out[0].type.dim[i]))
-            return unsupported(l, op, "a size of an input must be a number or a name");
+            return fx_lower_unsupported(l, op, "a size of an input must be a number or a name");
     }
     return FX_VEC_PUSH(&l->inputs, l->mem, tensor) && !l->no_memory ? FORNAX_OK : no_memory(l);
 }
@@ -623,24 +617,27 @@ static fx_status lower_constant(fx_lower *l, fx_op *op)
     return FORNAX_OK;
 }
 
-/* v, which lies in 'from', once more as result 'index'. */
-static fx_status lower_copy(fx_lower *l, fx_value *v, int32_t from, int32_t *out)
+fx_kop *fx_lower_zero(fx_lk *c, fx_dtype t)
 {
-    fx_dim n = fx_lower_rows(l, &v->type, v->type.rank);
-    fx_kop *to, *i;
-    fx_status st;
+    if (fx_dtype_is_float(t))
+        return fx_kir_convert(c->m, fx_kir_float(c->m, fx_ktype_of(fx_lk_wide(t), 1), 0), t);
+    return fx_kir_int(c->m, fx_ktype_of(t, 1), 0);
+}
+
+fx_status fx_lower_copy(fx_lower *l, const fx_type *t, int32_t from, int32_t to, const fx_op *op)
+{
+    fx_dim n = fx_lower_rows(l, t, t->rank);
+    fx_kop *out, *i, *x;
     fx_lk c;
 
-    FX_TRY(new_tensor(l, v, FX_KTENSOR_OUTPUT, (int32_t)l->outputs.n, out));
-    kernel_begin(l, &c);
-    c.flat = true;
-    c.flat_size = n;
-    to = fx_lk_buffer_as(&c, *out, FX_KIR_OUT, &n, 1);
-    i = task_loop(&c, n, PIECE);
-    fx_kir_store(c.m, to, fx_kir_load(c.m, fx_lk_buffer_as(&c, from, FX_KIR_IN, &n, 1), &i, 1, 1, NULL), &i, 1, NULL);
-    st = c.k ? kernel_end(&c, fx_graph_output(l->g)) : no_memory(l);
-    kernel_free(&c);
-    return st;
+    fx_lk_begin(l, &c);
+    if (c.k) {
+        out = fx_lk_buffer_as(&c, to, FX_KIR_OUT, &n, 1);
+        i = task_loop(&c, n, PIECE);
+        x = from < 0 ? fx_lower_zero(&c, t->dtype) : fx_kir_load(c.m, fx_lk_buffer_as(&c, from, FX_KIR_IN, &n, 1), &i, 1, 1, NULL);
+        fx_kir_store(c.m, out, x, &i, 1, NULL);
+    }
+    return fx_lk_end(&c, op);
 }
 
 /* A result of the graph: a tensor that was computed becomes the caller's, once; others are copied. */
@@ -649,12 +646,15 @@ static fx_status lower_result(fx_lower *l, fx_value *v)
     int32_t tensor = fx_lower_kept(l, v);
 
     if (tensor < 0)
-        return unsupported(l, fx_graph_output(l->g), "a result that isn't a tensor");
+        return fx_lower_unsupported(l, fx_graph_output(l->g), "a result that isn't a tensor");
     if (l->tensors.at[tensor].kind == FX_KTENSOR_TEMP) {
         l->tensors.at[tensor].kind = FX_KTENSOR_OUTPUT;
         l->tensors.at[tensor].index = (int32_t)l->outputs.n;
     } else {
-        FX_TRY(lower_copy(l, v, tensor, &tensor));
+        int32_t from = tensor;
+
+        FX_TRY(fx_lower_tensor(l, v, FX_KTENSOR_OUTPUT, (int32_t)l->outputs.n, &tensor));
+        FX_TRY(fx_lower_copy(l, &v->type, from, tensor, fx_graph_output(l->g)));
     }
     return FX_VEC_PUSH(&l->outputs, l->mem, tensor) ? FORNAX_OK : no_memory(l);
 }
@@ -663,21 +663,25 @@ static fx_status lower_op(fx_lower *l, fx_op *op)
 {
     uint64_t t;
 
+    if (l->in_call && (op->code == FX_OP_INPUT || op->code == FX_OP_OUTPUT))
+        return FORNAX_OK;                /* lower_flow.c knows them */
     switch (op->code) {
     case FX_OP_INPUT: return lower_input(l, op);
     case FX_OP_WEIGHT: return lower_weight(l, op);
     case FX_OP_CONSTANT: return lower_constant(l, op);
-    case FX_OP_CHAIN: return FORNAX_OK;
+    case FX_OP_CHAIN: case FX_OP_YIELD: return FORNAX_OK;
     case FX_OP_OUTPUT:
         for (int i = 0; i < op->n_in; i++)
             FX_TRY(lower_result(l, fx_op_in(op, i)));
         return FORNAX_OK;
     default: break;
     }
+    if (fx_flow_of(op->code))
+        return fx_flow_of(op->code)(l, op);
     if (fx_own_of(op->code))
         return lower_own(l, op);
     if (!fx_at_of(op->code))
-        return unsupported(l, op, "has no form in the loop IR");
+        return fx_lower_unsupported(l, op, "has no form in the loop IR");
     for (int i = 0; i < op->n_out; i++) {
         if (to_keep(l, &op->out[i], &t))
             FX_TRY(lower_value(l, &op->out[i]));
@@ -685,16 +689,40 @@ static fx_status lower_op(fx_lower *l, fx_op *op)
     return FORNAX_OK;
 }
 
-/* When each tensor of the plan's own is written first and read last. */
+fx_status fx_lower_block(fx_lower *l, const fx_block *b)
+{
+    for (fx_op *op = b->first; op; op = op->next)
+        FX_TRY(lower_op(l, op));
+    return FORNAX_OK;
+}
+
+static void use_tensor(fx_lower *l, int32_t tensor, size_t first, size_t last)
+{
+    fx_ktensor *t = &l->tensors.at[tensor];
+
+    t->first = t->first < 0 ? (int32_t)first : FX_MIN(t->first, (int32_t)first);
+    t->last = FX_MAX(t->last, (int32_t)last);
+}
+
+/* When each tensor of the plan's own is written first and read last: what a loop touches lives as long as the loop. */
 static void set_lifetimes(fx_lower *l)
 {
-    for (size_t i = 0; i < l->launches.n; i++) {
-        for (int32_t k = 0; k < l->launches.at[i].n_buffers; k++) {
-            fx_ktensor *t = &l->tensors.at[l->launches.at[i].buffers[k]];
+    size_t loop_end = 0, loop = 0;
 
-            t->first = t->first < 0 ? (int32_t)i : t->first;
-            t->last = (int32_t)i;
+    for (size_t i = 0; i < l->launches.n; i++) {
+        const fx_klaunch *n = &l->launches.at[i];
+        size_t first, last;
+
+        if (n->kind == FX_KLAUNCH_WHILE && i >= loop_end) {
+            loop = i;
+            loop_end = i + 1 + (size_t)n->n_first + (size_t)n->n_second;
         }
+        first = i < loop_end ? loop : i;
+        last = i < loop_end ? loop_end - 1 : i;
+        if (n->kind != FX_KLAUNCH_KERNEL)
+            use_tensor(l, n->pred, first, last);
+        for (int32_t k = 0; k < n->n_buffers; k++)
+            use_tensor(l, n->buffers[k], first, last);
     }
 }
 
@@ -734,9 +762,8 @@ static fx_status make_plan(fx_lower *l, fx_kplan **out)
 
 static fx_status lower_graph(fx_lower *l, fx_kplan **out)
 {
-    FX_TRY(choose_kept(l));
-    for (fx_op *op = fx_graph_body(l->g)->first; op; op = op->next)
-        FX_TRY(lower_op(l, op));
+    FX_TRY(fx_lower_choose(l, fx_graph_body(l->g)));
+    FX_TRY(fx_lower_block(l, fx_graph_body(l->g)));
     return make_plan(l, out);
 }
 

@@ -6,6 +6,31 @@
 #include "passes/lower_kir.h"
 
 typedef struct fx_lower fx_lower;
+#define FX_LOWER_STATE 64        /* values of a loop */
+struct fx_lower {
+    const fx_graph *g;
+    int lanes;                   /* of f32 in a vector of the machine */
+    fx_arena *arena;             /* of the plan */
+    const fx_mem *mem;
+    fx_error *err;
+    fx_kir_module *m;
+    FX_VEC(fx_dim) dims;         /* of sizes, one for one */
+    FX_VEC(fx_plan_size) sizes;
+    FX_VEC(fx_size_step) steps;
+    FX_VEC(fx_str) symbols;
+    FX_VEC(fx_ktensor) tensors;
+    FX_VEC(fx_klaunch) launches;
+    FX_VEC(fx_kir_kernel *) kernels;
+    FX_VEC(int32_t) inputs, outputs;
+    fx_map kept;                 /* value to its tensor + 1, or 0: to be kept */
+    fx_dim_rename rename;        /* in a subgraph: what its names stand for; NULL: they are the plan's */
+    void *rename_user;
+    int in_call;                 /* how deep: a callee's inputs and outputs aren't the plan's */
+    int32_t aside[FX_LOWER_STATE];           /* lower_flow.c's, for the loop at hand */
+    fx_map texts;                /* text of a kernel to its number */
+    bool no_memory;
+};
+
 
 /* What was computed at an index, in this kernel; part: 0 the value, others what its op keeps for
  * a row. */
@@ -27,6 +52,25 @@ typedef struct fx_lk {
     bool flat;                   /* all tensors are one row of flat_size, or one element */
     fx_dim flat_size;
 } fx_lk;
+
+/* ---- lower_kir.c ------------------------------------------------------------------------------------ */
+
+fx_status fx_lower_unsupported(fx_lower *l, const fx_op *op, const char *what);
+/* Which values of a block and those inside are kept; then its ops. */
+fx_status fx_lower_choose(fx_lower *l, const fx_block *b);
+fx_status fx_lower_block(fx_lower *l, const fx_block *b);
+/* A tensor of v's type and name; and: v is kept in tensor - 1. */
+fx_status fx_lower_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind, int32_t index, int32_t *out);
+bool fx_lower_keep(fx_lower *l, const fx_value *v, uint64_t tensor);
+/* A launch that copies a tensor of type t; from -1: zeroes. */
+fx_status fx_lower_copy(fx_lower *l, const fx_type *t, int32_t from, int32_t to, const fx_op *op);
+fx_kop *fx_lower_zero(fx_lk *c, fx_dtype t);
+/* A kernel, whose body is to be filled if c->k isn't NULL; its launch. */
+void fx_lk_begin(fx_lower *l, fx_lk *c);
+fx_status fx_lk_end(fx_lk *c, const fx_op *op);
+/* lower_flow.c: ops that are more than a launch, or none; NULL: not one of those. */
+typedef fx_status (*fx_flow_fn)(fx_lower *l, fx_op *op);
+fx_flow_fn fx_flow_of(fx_opcode code);
 
 /* The tensor that v is kept in; -1: it is computed where it is read. */
 int32_t fx_lower_kept(fx_lower *l, const fx_value *v);

@@ -377,7 +377,7 @@ static void run_code(fx_kexec *x, const fx_kcode *code, const fx_kir_launch *l, 
         run_tasks(&j, 0, n, 0);
 }
 
-static fx_status run_launch(fx_kexec *x, const fx_klaunch *n, fx_error *err)
+static fx_status run_kernel(fx_kexec *x, const fx_klaunch *n, fx_error *err)
 {
     fx_kir_launch l = { x->args, x->buffers };
     fx_kir_fault fault = { .op = -1 };
@@ -396,12 +396,35 @@ static fx_status run_launch(fx_kexec *x, const fx_klaunch *n, fx_error *err)
                    (long long)fault.index, (int)fault.axis, (long long)fault.extent);
 }
 
+static bool is_true(const fx_kexec *x, const fx_klaunch *n) { return *(const uint8_t *)x->data[n->pred] != 0; }
+
+/* Launches [i, end). */
+static fx_status run_launches(fx_kexec *x, int32_t i, int32_t end, fx_error *err)
+{
+    while (i < end) {
+        const fx_klaunch *n = &x->plan->launches[i++];
+        int32_t second = i + n->n_first, behind = second + n->n_second;
+
+        switch (n->kind) {
+        case FX_KLAUNCH_KERNEL: FX_TRY(run_kernel(x, n, err)); break;
+        case FX_KLAUNCH_COND: FX_TRY(is_true(x, n) ? run_launches(x, i, second, err) : run_launches(x, second, behind, err)); break;
+        case FX_KLAUNCH_WHILE:
+            FX_TRY(run_launches(x, i, second, err));
+            while (is_true(x, n)) {
+                FX_TRY(run_launches(x, second, behind, err));
+                FX_TRY(run_launches(x, i, second, err));
+            }
+            break;
+        }
+        i = behind;
+    }
+    return FORNAX_OK;
+}
+
 fx_status fx_kexec_run(fx_kexec *x, const fx_kvalue *inputs, fx_kvalue *outputs, fx_error *err)
 {
     FX_TRY(prepare(x, inputs, err));
     tell_outputs(x, outputs);
     FX_TRY(set_data(x, inputs, outputs, err));
-    for (int32_t i = 0; i < x->plan->n_launches; i++)
-        FX_TRY(run_launch(x, &x->plan->launches[i], err));
-    return FORNAX_OK;
+    return run_launches(x, 0, x->plan->n_launches, err);
 }

@@ -1,0 +1,306 @@
+/* lower_flow.c - choices, loops, calls and buffers: ops that are several launches, or a place in memory.
+ *
+ * The results of a choice are tensors that both branches copy to; the values of a loop likewise, before it and at the end
+ * of each turn.  A call is the callee's ops, once more, with its names of sizes standing for the caller's.
+ * A load of a buffer is a copy of what it holds then, so later stores don't reach it. */
+#include "passes/lower_kir_int.h"
+
+static fx_status no_memory(fx_lower *l) { return fx_nomem(l->err, "a plan"); }
+static bool is_chain(const fx_value *v) { return v->type.dtype == FX_CHAIN; }
+
+static fx_status kept_in(fx_lower *l, const fx_op *op, const fx_value *v, int32_t *tensor)
+{
+    *tensor = fx_lower_kept(l, v);
+    return *tensor >= 0 ? FORNAX_OK : fx_lower_unsupported(l, op, "an operand that isn't a tensor");
+}
+
+/* A tensor for v, which is kept there. */
+static fx_status own_tensor(fx_lower *l, const fx_value *v, int32_t *tensor)
+{
+    FX_TRY(fx_lower_tensor(l, v, FX_KTENSOR_TEMP, 0, tensor));
+    return fx_lower_keep(l, v, (uint64_t)*tensor + 1) ? FORNAX_OK : no_memory(l);
+}
+
+static fx_status push_flow(fx_lower *l, fx_klaunch_kind kind, const fx_op *op, size_t *at)
+{
+    fx_str label = fx_op_label(op);
+    char *origin = fx_arena_strdup(l->arena, label.p, label.n);
+    fx_klaunch n = { .kind = kind, .origin = { origin ? origin : "", origin ? label.n : 0 } };
+
+    *at = l->launches.n;
+    return origin && FX_VEC_PUSH(&l->launches, l->mem, n) ? FORNAX_OK : no_memory(l);
+}
+
+static const fx_op *yield_of(const fx_op *op, int region) { return op->regions[region]->first->last; }
+
+/* ---- Choices ---------------------------------------------------------------------------------------- */
+
+static fx_status lower_branch(fx_lower *l, const fx_op *op, int region)
+{
+    const fx_op *yield = yield_of(op, region);
+    int32_t from;
+
+    FX_TRY(fx_lower_block(l, op->regions[region]->first));
+    for (int i = 0; i < op->n_out; i++) {
+        if (is_chain(&op->out[i]))
+            continue;
+        FX_TRY(kept_in(l, op, fx_op_in(yield, i), &from));
+        FX_TRY(fx_lower_copy(l, &op->out[i].type, from, fx_lower_kept(l, &op->out[i]), op));
+    }
+    return FORNAX_OK;
+}
+
+static fx_status lower_cond(fx_lower *l, fx_op *op)
+{
+    int32_t pred, tensor;
+    size_t at, second;
+
+    FX_TRY(kept_in(l, op, fx_op_in(op, 0), &pred));
+    for (int i = 0; i < op->n_out; i++) {
+        if (!is_chain(&op->out[i]))
+            FX_TRY(own_tensor(l, &op->out[i], &tensor));
+    }
+    FX_TRY(push_flow(l, FX_KLAUNCH_COND, op, &at));
+    FX_TRY(lower_branch(l, op, 0));
+    second = l->launches.n;
+    FX_TRY(lower_branch(l, op, 1));
+    l->launches.at[at].pred = pred;
+    l->launches.at[at].n_first = (int32_t)(second - at - 1);
+    l->launches.at[at].n_second = (int32_t)(l->launches.n - second);
+    return FORNAX_OK;
+}
+
+/* ---- Loops ------------------------------------------------------------------------------------------- */
+
+/* Both blocks' arguments and the results are one tensor each, which begins as the operand. */
+static fx_status make_state(fx_lower *l, fx_op *op)
+{
+    int32_t from, tensor;
+
+    for (int i = 0; i < op->n_out; i++) {
+        if (is_chain(&op->out[i]))
+            continue;
+        FX_TRY(kept_in(l, op, fx_op_in(op, i), &from));
+        FX_TRY(own_tensor(l, &op->out[i], &tensor));
+        for (int r = 0; r < 2; r++) {
+            if (!fx_lower_keep(l, &op->regions[r]->first->args[i], (uint64_t)tensor + 1))
+                return no_memory(l);
+        }
+        FX_TRY(fx_lower_copy(l, &op->out[i].type, from, tensor, op));
+    }
+    return FORNAX_OK;
+}
+
+/* The yielded values become the state. One that is itself a value of the state is set aside first: its place may be
+ * written before it is read. */
+static fx_status next_state(fx_lower *l, fx_op *op)
+{
+    const fx_op *yield = yield_of(op, 1);
+    int32_t from, aside;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < op->n_out; i++) {
+            fx_value *v = fx_op_in(yield, i);
+            bool argument = v && !v->def && v->block == op->regions[1]->first;
+
+            if (is_chain(&op->out[i]) || (pass == 0 && !argument))
+                continue;
+            if (pass == 0) {
+                FX_TRY(fx_lower_tensor(l, &op->out[i], FX_KTENSOR_TEMP, 0, &aside));
+                FX_TRY(fx_lower_copy(l, &op->out[i].type, fx_lower_kept(l, v), aside, op));
+                l->aside[i] = aside;
+                continue;
+            }
+            from = argument ? l->aside[i] : fx_lower_kept(l, v);
+            if (from < 0)
+                return fx_lower_unsupported(l, op, "an operand that isn't a tensor");
+            FX_TRY(fx_lower_copy(l, &op->out[i].type, from, fx_lower_kept(l, &op->out[i]), op));
+        }
+    }
+    return FORNAX_OK;
+}
+
+static fx_status lower_while(fx_lower *l, fx_op *op)
+{
+    size_t at, second;
+    int32_t pred;
+
+    if (op->n_out > FX_LOWER_STATE)
+        return fx_lower_unsupported(l, op, "a loop of so many values");
+    FX_TRY(make_state(l, op));
+    FX_TRY(push_flow(l, FX_KLAUNCH_WHILE, op, &at));
+    FX_TRY(fx_lower_block(l, op->regions[0]->first));
+    FX_TRY(kept_in(l, op, fx_op_in(yield_of(op, 0), 0), &pred));
+    second = l->launches.n;
+    FX_TRY(fx_lower_block(l, op->regions[1]->first));
+    FX_TRY(next_state(l, op));
+    l->launches.at[at].pred = pred;
+    l->launches.at[at].n_first = (int32_t)(second - at - 1);
+    l->launches.at[at].n_second = (int32_t)(l->launches.n - second);
+    return FORNAX_OK;
+}
+
+/* ---- Calls --------------------------------------------------------------------------------------------- */
+
+/* What surrounds a subgraph: its names are those of its inputs' axes, given by the call's operands. */
+typedef struct call {
+    fx_op *op;
+    const fx_graph *callee;
+    fx_lower *l;
+    fx_dim_rename outer;
+    void *outer_user;
+} call;
+
+static bool rename_size(void *user, fx_str name, fx_dim *now)
+{
+    call *c = user;
+    int i = 0;
+
+    for (const fx_op *op = fx_graph_body(c->callee)->first; op && op->code == FX_OP_INPUT; op = op->next, i++) {
+        const fx_type *t = &op->out[0].type, *given = &fx_op_in(c->op, i)->type;
+
+        for (int k = 0; k < t->rank; k++) {
+            fx_str own;
+
+            if (!fx_dim_is_symbol(t->dim[k], &own) || !fx_str_eq(own, name))
+                continue;
+            *now = given->dim[k];
+            return !c->outer || fx_dim_is_static(*now) || fx_dim_subst(c->l->arena, *now, c->outer, c->outer_user, now) == FORNAX_OK;
+        }
+    }
+    return false;
+}
+
+/* Inputs are the operands' tensors. */
+static fx_status lower_callee(fx_lower *l, call *c, const fx_map *outside)
+{
+    int i = 0;
+
+    FX_TRY(fx_lower_choose(l, fx_graph_body(c->callee)));
+    for (fx_op *op = fx_graph_body(c->callee)->first; op; op = op->next) {
+        const fx_value *given;
+        uint64_t tensor = 0;
+
+        if (op->code != FX_OP_INPUT)
+            continue;
+        given = fx_op_in(c->op, i++);
+        if (!given || is_chain(given))
+            continue;
+        if (!fx_map_get(outside, fx_str_n((const char *)&given, sizeof(given)), &tensor) || !tensor)
+            return fx_lower_unsupported(l, c->op, "an operand that isn't a tensor");
+        if (!fx_lower_keep(l, &op->out[0], tensor))
+            return no_memory(l);
+    }
+    l->in_call++;
+    return fx_lower_block(l, fx_graph_body(c->callee));
+}
+
+static fx_status lower_call(fx_lower *l, fx_op *op)
+{
+    call c = { .op = op, .callee = fx_graph_find(l->g->module, fx_op_attr(op, FX_A_CALLEE)->u.s), .l = l,
+               .outer = l->rename, .outer_user = l->rename_user };
+    fx_map outside = l->kept;
+    const fx_op *end = fx_graph_output(c.callee);
+    int32_t *results = FX_ARENA_NEWN(l->arena, int32_t, (size_t)op->n_out + 1);
+    int depth = l->in_call;
+    fx_status st;
+
+    if (!results)
+        return no_memory(l);
+    fx_map_init(&l->kept, l->mem);
+    l->rename = rename_size;
+    l->rename_user = &c;
+    st = lower_callee(l, &c, &outside);
+    for (int i = 0; i < op->n_out && st == FORNAX_OK; i++)
+        results[i] = is_chain(&op->out[i]) ? -1 : fx_lower_kept(l, fx_op_in(end, i));
+    fx_map_done(&l->kept);
+    l->kept = outside;
+    l->rename = c.outer;
+    l->rename_user = c.outer_user;
+    l->in_call = depth;
+    for (int i = 0; i < op->n_out && st == FORNAX_OK; i++) {
+        if (!is_chain(&op->out[i]) && !fx_lower_keep(l, &op->out[i], (uint64_t)results[i] + 1))
+            st = no_memory(l);
+    }
+    return st;
+}
+
+/* ---- Buffers -------------------------------------------------------------------------------------------- */
+
+static fx_status lower_create(fx_lower *l, fx_op *op)
+{
+    int32_t tensor;
+
+    FX_TRY(own_tensor(l, &op->out[0], &tensor));
+    return fx_lower_copy(l, &op->out[0].type, -1, tensor, op);
+}
+
+static fx_status lower_load(fx_lower *l, fx_op *op)
+{
+    int32_t from, tensor;
+
+    FX_TRY(kept_in(l, op, fx_op_in(op, 0), &from));
+    FX_TRY(own_tensor(l, &op->out[0], &tensor));
+    return fx_lower_copy(l, &op->out[0].type, from, tensor, op);
+}
+
+static fx_status lower_store(fx_lower *l, fx_op *op)
+{
+    int32_t from, to;
+
+    FX_TRY(kept_in(l, op, fx_op_in(op, 0), &to));
+    FX_TRY(kept_in(l, op, fx_op_in(op, 1), &from));
+    return fx_lower_copy(l, &fx_op_in(op, 1)->type, from, to, op);
+}
+
+/* One task: buffer[start + i * step] = x[i]. */
+static void make_store_slice(fx_lk *c, fx_op *op, int32_t buffer)
+{
+    const fx_type *b = &fx_op_in(op, 0)->type, *x = &fx_op_in(op, 1)->type;
+    const fx_attr *starts = fx_op_attr(op, FX_A_STARTS);
+    fx_kop *to = fx_lk_buffer_as(c, buffer, FX_KIR_INOUT, b->dim, b->rank), *index[FX_MAX_RANK], *at[FX_MAX_RANK], *one;
+
+    fx_kir_at(c->m, c->k->grid);
+    one = fx_lk_num(c, 1);
+    fx_kir_yield(c->m, &one, 1);
+    fx_kir_at(c->m, c->k->body);
+    for (int i = 0; i < x->rank; i++) {
+        fx_kop *loop = fx_kir_for(c->m, fx_lk_num(c, 0), fx_lk_size(c, x->dim[i]), NULL);
+
+        if (!loop)
+            return;
+        fx_kir_at(c->m, loop->block[0]);
+        index[i] = loop->block[0]->arg;
+        at[i] = fx_lk_mul(c, index[i], fx_lk_num(c, fx_op_int_at(op, FX_A_STEPS, i, 1)));
+        at[i] = fx_lk_add(c, fx_lk_size(c, starts->u.dims.at[i]), at[i]);
+    }
+    fx_kir_store(c->m, to, fx_lk_value(c, fx_op_in(op, 1), index), at, x->rank, NULL);
+}
+
+static fx_status lower_store_slice(fx_lower *l, fx_op *op)
+{
+    int32_t buffer;
+    fx_lk c;
+
+    FX_TRY(kept_in(l, op, fx_op_in(op, 0), &buffer));
+    fx_lk_begin(l, &c);
+    if (c.k)
+        make_store_slice(&c, op, buffer);
+    return fx_lk_end(&c, op);
+}
+
+/* ---- The table ------------------------------------------------------------------------------------------- */
+
+fx_flow_fn fx_flow_of(fx_opcode code)
+{
+    switch (code) {
+    case FX_OP_COND: return lower_cond;
+    case FX_OP_WHILE: return lower_while;
+    case FX_OP_CALL: return lower_call;
+    case FX_OP_BUFFER_CREATE: return lower_create;
+    case FX_OP_BUFFER_LOAD: return lower_load;
+    case FX_OP_BUFFER_STORE: return lower_store;
+    case FX_OP_BUFFER_STORE_SLICE: return lower_store_slice;
+    default: return NULL;
+    }
+}
