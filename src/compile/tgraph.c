@@ -51,13 +51,15 @@ static int lanes_of(const fx_target *t)
     return strstr(t->cpu, "v4") || strstr(t->cpu, "znver4") || strstr(t->cpu, "znver5") || strstr(t->features, "+avx512f") ? 16 : 8;
 }
 
-static fx_status ready_kernels(fx_tgraph *t, fx_error *err)
+static fx_status ready_kernels(fx_tgraph *t, int lanes, fx_error *err)
 {
     for (int32_t i = 0; i < t->plan->n_kernels; i++) {
         fx_kir_kernel *k = t->plan->kernels[i];
 
         FX_TRY(fx_kir_expand_math(k, err));
         FX_TRY(fx_kir_check(k, err));
+        if (lanes > 1)
+            FX_TRY(fx_kir_widen(k, lanes, err));
     }
     return FORNAX_OK;
 }
@@ -119,7 +121,7 @@ fx_status fx_tgraph_begin(fx_tgraph **out, const fx_mem *mem, const fx_graph *g,
 
 fx_status fx_tgraph_finish(fx_tgraph *t, const fx_tgraph_options *o, fx_error *err)
 {
-    FX_TRY(ready_kernels(t, err));
+    FX_TRY(ready_kernels(t, o->codegen ? lanes_of(o->target) : 1, err));
     return o->codegen ? generate(t, o, err) : FORNAX_OK;
 }
 
