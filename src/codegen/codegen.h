@@ -9,8 +9,8 @@
  *     st = fx_codegen_compile(cg, &object, module, &t, &(fx_codegen_options){ .form = FX_CODE_OBJECT }, err);
  *
  * A kernel 'k' becomes two functions, with the signatures of docs/kir.md: fx_code_tasks 'k_tasks' and fx_code_run 'k'.
- * They call nothing: an object has no undefined symbols. Kernels must have had their math expanded, and those
- * for a CPU be widened.
+ * They call nothing: an object has no undefined symbols. Kernels are ones that fx_kir_check accepts, with
+ * their math expanded, and those for a CPU widened.
  *
  * Threads: a compile has an LLVM context of its own; any number may run at once, of different modules. */
 #ifndef FX_CODEGEN_H

@@ -145,7 +145,7 @@ static void put_bitcast(writer *w, const fx_kop *op, int lane)
     else if (op->type.t == FX_F64)
         PUT("as_double((ulong)(");
     else
-        PUT(op->type.t == FX_BOOL ? "0 != (uchar)((" : "(%s)((", type_of(op->type.t));
+        PUT("(%s)((", type_of(op->type.t));
     for (int i = 0; i < FX_MAX(has / had, 1); i++) {
         PUT(i ? " | (" : "(");
         put_lane_bits(w, from, first + i);
@@ -351,10 +351,8 @@ static void put_combined(writer *w, fx_kir_combine kind, fx_dtype t, const char 
     const char *type = type_of(t);
     bool f = fx_dtype_is_float(t);
 
-    if (kind == FX_KIR_DOT && f)
+    if (kind == FX_KIR_DOT)
         PUT("%s = fma(%s, %s, %s);\n", to, x, y, to);
-    else if (kind == FX_KIR_DOT)
-        PUT("%s = add_%s(%s, mul_%s(%s, %s));\n", to, type, to, type, x, y);
     else if (kind == FX_KIR_ALL || kind == FX_KIR_ANY || (f && kind <= FX_KIR_PROD))
         PUT("%s = %s %s %s;\n", to, to, kind == FX_KIR_ALL ? "&" : kind == FX_KIR_ANY ? "|" : kind == FX_KIR_SUM ? "+" : "*", x);
     else

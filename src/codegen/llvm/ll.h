@@ -36,7 +36,6 @@ typedef struct fx_ll {
     LLVMValueRef *val;           /* [n_ops]; of a LOCAL: its alloca */
     fx_ll_place *place;          /* [n_ops] */
     bool alone;                  /* GPU: in a region that one thread runs, or as one of its iterations */
-    uint64_t stack_bytes;        /* of arrays */
     LLVMTypeRef i1, i8, i32, i64, f32, f64, ptr, none;     /* none: void */
     LLVMMetadataRef empty;       /* !{} */
     LLVMValueRef likely;         /* weights of a branch whose first way is the usual one */

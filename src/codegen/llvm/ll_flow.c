@@ -6,16 +6,12 @@
 
 /* ---- Loops ------------------------------------------------------------------------------------------- */
 
-/* The last i: lo + (hi - 1 - lo) / step * step, of lo < hi, in 64 bits without a sign; so no i is beyond what 64 bits hold. A
- * step that isn't positive is taken once. */
+/* The last i: lo + (hi - 1 - lo) / step * step, of lo < hi, in 64 bits without a sign; so no i is beyond what 64 bits hold. */
 static LLVMValueRef last_of(fx_ll *l, LLVMValueRef lo, LLVMValueRef hi, LLVMValueRef step)
 {
-    LLVMValueRef span = LLVMBuildSub(l->b, LLVMBuildSub(l->b, hi, fx_ll_index(l, 1), ""), lo, ""), ok, by, n;
+    LLVMValueRef span = LLVMBuildSub(l->b, LLVMBuildSub(l->b, hi, fx_ll_index(l, 1), ""), lo, "");
 
-    ok = LLVMBuildICmp(l->b, LLVMIntSGT, step, fx_ll_index(l, 0), "");
-    by = LLVMBuildSelect(l->b, ok, step, fx_ll_index(l, 1), "");
-    n = LLVMBuildMul(l->b, LLVMBuildUDiv(l->b, span, by, ""), by, "");
-    return LLVMBuildSelect(l->b, ok, LLVMBuildAdd(l->b, lo, n, ""), lo, "");
+    return LLVMBuildAdd(l->b, lo, LLVMBuildMul(l->b, LLVMBuildUDiv(l->b, span, step, ""), step, ""), "");
 }
 
 void fx_ll_loop_open(fx_ll *l, fx_ll_loop *loop, LLVMValueRef lo, LLVMValueRef hi, LLVMValueRef step)
@@ -122,9 +118,7 @@ static LLVMValueRef combined(fx_ll *l, fx_kir_combine kind, fx_dtype t, LLVMValu
     case FX_KIR_LEAST: case FX_KIR_GREATEST: return fx_ll_minmax(l, t, kind == FX_KIR_LEAST, acc, x);
     case FX_KIR_ALL: return LLVMBuildAnd(l->b, acc, x, "");
     case FX_KIR_ANY: return LLVMBuildOr(l->b, acc, x, "");
-    case FX_KIR_DOT:
-        return f ? fx_ll_intrinsic(l, "llvm.fma", &type, 1, (LLVMValueRef[]){ x, y, acc }, 3)
-                 : LLVMBuildAdd(l->b, acc, LLVMBuildMul(l->b, x, y, ""), "");
+    case FX_KIR_DOT: return fx_ll_intrinsic(l, "llvm.fma", &type, 1, (LLVMValueRef[]){ x, y, acc }, 3);      /* floats only */
     default: return fx_ll_fail(l, type, FORNAX_EUNSUP, "no code for a reduction by %s", fx_kir_combine_name(kind));
     }
 }

@@ -6,8 +6,6 @@
 
 #include "codegen/llvm/ll.h"
 
-#define MAX_STACK_BYTES ((uint64_t)256 << 10)    /* of arrays; threads' stacks are small */
-
 /* ---- Places ------------------------------------------------------------------------------------------ */
 
 static LLVMTypeRef in_memory(fx_ll *l, fx_dtype t) { return t == FX_BOOL ? l->i8 : fx_ll_scalar(l, t); }
@@ -147,13 +145,12 @@ void fx_ll_places(fx_ll *l)
 
 /* ---- Arrays ---------------------------------------------------------------------------------------------- */
 
-static uint64_t array_elements(fx_ll *l, const fx_kop *op)
+static uint64_t array_elements(const fx_kop *op)
 {
     uint64_t n = 1;
 
     for (int i = 0; i < op->u.buf->rank; i++)
-        n = n > MAX_STACK_BYTES ? n : n * (uint64_t)op->u.buf->extent[i]->u.i;
-    l->stack_bytes += n * fx_dtype_size(op->u.buf->dtype);
+        n *= (uint64_t)op->u.buf->extent[i]->u.i;
     return n;
 }
 
@@ -188,14 +185,10 @@ void fx_ll_alloc(fx_ll *l, const fx_kop *op)
 {
     fx_ll_place *p = &l->place[op->id];
     LLVMTypeRef element = in_memory(l, op->u.buf->dtype);
-    uint64_t n = array_elements(l, op);
+    uint64_t n = array_elements(op);
     LLVMTypeRef t = LLVMArrayType2(element, n);
     bool together = fx_ll_gpu(l) && !l->alone;
 
-    if (l->stack_bytes > MAX_STACK_BYTES) {
-        fx_ll_fail(l, NULL, FORNAX_EUNSUP, "its arrays take more than %d KiB", (int)(MAX_STACK_BYTES >> 10));
-        return;
-    }
     p->base = together ? shared_array(l, t) : fx_ll_alloca(l, t, "array");
     if (!together)
         LLVMSetAlignment(p->base, 64);
@@ -233,7 +226,7 @@ static access access_of(fx_ll *l, const fx_kop *op)
                  .contiguous = op->code == FX_KIR_LOAD || op->code == FX_KIR_STORE };
 
     for (int i = 0; i < a.rank; i++)
-        a.index[i] = fx_ll_convert(l, l->val[op->in[a.from + i]->id], op->in[a.from + i]->type.t, FX_I64);
+        a.index[i] = l->val[op->in[a.from + i]->id];
     if (mask)
         a.mask = l->val[mask->id];
     if (is_store(op)) {
@@ -386,6 +379,8 @@ static LLVMValueRef all_inside(fx_ll *l, const access *a)
     for (int i = 0; i < a->rank; i++) {
         LLVMValueRef ok, room;
 
+        if (fx_kir_in_bounds(a->op, i))
+            continue;
         if (a->contiguous && i == a->rank - 1 && a->lanes > 1) {
             room = LLVMBuildSub(l->b, a->place->extent[i], fx_ll_index(l, a->lanes), "");
             ok = LLVMBuildAnd(l->b, LLVMBuildICmp(l->b, LLVMIntSGE, a->index[i], fx_ll_index(l, 0), ""),

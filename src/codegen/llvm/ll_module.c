@@ -114,7 +114,6 @@ static void open_function(fx_ll *l, const char *suffix, LLVMTypeRef *params, int
     l->entry = fx_ll_block(l, "entry");
     start = fx_ll_block(l, "start");
     l->alone = false;
-    l->stack_bytes = 0;
     fx_ll_at(l, l->entry);
     LLVMBuildBr(l->b, start);
     LLVMPositionBuilderBefore(l->b, LLVMGetBasicBlockTerminator(l->entry));

@@ -279,19 +279,6 @@ LLVMValueRef fx_ll_neutral(fx_ll *l, fx_kir_combine kind, fx_dtype t)
     return constant_lane(l, t, fx_kir_neutral(kind, t));
 }
 
-/* bool in memory and in bits is a byte. */
-static LLVMValueRef bitcast(fx_ll *l, const fx_kop *op, LLVMValueRef x)
-{
-    fx_ktype from = op->in[0]->type, to = op->type;
-
-    if (from.t == FX_BOOL)
-        x = LLVMBuildZExt(l->b, x, fx_ll_lanes(l->i8, from.lanes), "");
-    if (to.t != FX_BOOL)
-        return LLVMBuildBitCast(l->b, x, fx_ll_type(l, to), "");
-    x = LLVMBuildBitCast(l->b, x, fx_ll_lanes(l->i8, to.lanes), "");
-    return LLVMBuildICmp(l->b, LLVMIntNE, x, LLVMConstNull(LLVMTypeOf(x)), "");
-}
-
 static LLVMValueRef as_vector(fx_ll *l, LLVMValueRef x)
 {
     LLVMTypeRef t = LLVMTypeOf(x);
@@ -330,7 +317,7 @@ LLVMValueRef fx_ll_pure(fx_ll *l, const fx_kop *op)
     case FX_KIR_CONST: return constant(l, op);
     case FX_KIR_SELECT: return LLVMBuildSelect(l->b, in[0], in[1], in[2], "");
     case FX_KIR_CONVERT: return fx_ll_convert(l, in[0], t, op->type.t);
-    case FX_KIR_BITCAST: return bitcast(l, op, in[0]);
+    case FX_KIR_BITCAST: return LLVMBuildBitCast(l->b, in[0], fx_ll_type(l, op->type), "");
     case FX_KIR_SPLAT: return fx_ll_splat(l, in[0], op->type.lanes);
     case FX_KIR_IOTA: return fx_ll_iota(l, fx_ll_scalar(l, op->type.t), op->type.lanes);
     case FX_KIR_EXTRACT: return extract(l, op, in[0]);
