@@ -128,18 +128,35 @@ static fx_kir_combine kind_of(fx_opcode code)
 
 static fx_kop *row_reduced(fx_lk *c, const row *r)
 {
-    fx_kir_combine kind = kind_of(r->op->code);
-    fold f = fold_begin(c, kind, kind >= FX_KIR_ARGLEAST ? 1 : r->lanes, r->wide, r->n);
+    fold f = fold_begin(c, kind_of(r->op->code), r->lanes, r->wide, r->n);
     fx_kop *y = fold_end(c, &f, element(c, r, f.k), NULL);
 
     return r->op->code == FX_OP_MEAN ? op2(c, FX_KIR_DIV, y, to(c, r->n, r->wide)) : y;
 }
 
+/* The first place of the extreme: that of the first element equal to it, or of the first NaN if it is NaN. */
+static fx_kop *row_arg(fx_lk *c, const row *r)
+{
+    fx_kir_combine kind = kind_of(r->op->code) == FX_KIR_ARGLEAST ? FX_KIR_LEAST : FX_KIR_GREATEST;
+    fold f = fold_begin(c, kind, r->lanes, r->wide, r->n), g;
+    fx_kop *best = fold_end(c, &f, element(c, r, f.k), NULL), *x, *here, *at, *none;
+
+    g = fold_begin(c, FX_KIR_LEAST, r->lanes, FX_I64, r->n);
+    x = element(c, r, g.k);
+    here = op2(c, FX_KIR_EQ, x, best);
+    if (fx_dtype_is_float(r->wide))
+        here = op2(c, FX_KIR_OR, here, op2(c, FX_KIR_NE, x, x));
+    at = fold_end(c, &g, fx_kir_op3(c->m, FX_KIR_SELECT, here, g.k, fx_lk_num(c, INT64_MAX)), NULL);
+    none = fx_lk_num(c, -1);             /* of an empty row */
+    return fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_EQ, at, fx_lk_num(c, INT64_MAX)), none, at);
+}
+
 AT_FN(fx_at_reduce)
 {
+    bool arg = op->code == FX_OP_ARGMAX || op->code == FX_OP_ARGMIN;
     row r = row_of(c, op, fx_op_axis(op, FX_A_AXIS, type_in(op, 0)->rank), index);
 
-    return to(c, of_row(c, &r, PART_SUM, row_reduced), op->out[result].type.dtype);
+    return to(c, of_row(c, &r, PART_SUM, arg ? row_arg : row_reduced), op->out[result].type.dtype);
 }
 
 /* ---- Softmax ------------------------------------------------------------------------------------------------ */

@@ -448,19 +448,45 @@ static fx_kop *root(fx_lk *c, fx_value *v, fx_kop *const *index)
     return fx_at_of(v->def->code)(c, v->def, v->index, index);
 }
 
-static void flat_kernel(fx_lk *c, fx_value *v, int32_t tensor)
+/* Values computed by one kernel: of one shape, and none needs another but at the same place. */
+#define MAX_GROUP 4
+typedef struct group {
+    int n;
+    fx_value *v[MAX_GROUP];
+    int32_t tensor[MAX_GROUP];
+    fx_kop *out[MAX_GROUP];
+} group;
+
+static void group_buffers(fx_lk *c, group *g, const fx_dim *dim, int rank)
 {
-    fx_dim n = fx_lower_rows(c->l, &v->type, v->type.rank);
-    fx_kop *out, *i, *index[FX_MAX_RANK], *y;
+    for (int i = 0; i < g->n; i++)
+        g->out[i] = fx_lk_buffer_as(c, g->tensor[i], FX_KIR_OUT, dim, rank);
+}
+
+/* All values at 'index', stored at 'place'. */
+static void store_group(fx_lk *c, const group *g, fx_kop *const *index, fx_kop *const *place, int rank)
+{
+    for (int i = 0; i < g->n; i++) {
+        fx_kop *y = root(c, g->v[i], index);
+
+        fx_lk_remember(c, g->v[i], 0, index, g->v[i]->type.rank, y);
+        fx_kir_store(c->m, g->out[i], y, place, rank, NULL);
+    }
+}
+
+static void flat_kernel(fx_lk *c, group *g)
+{
+    const fx_type *t = &g->v[0]->type;
+    fx_dim n = fx_lower_rows(c->l, t, t->rank);
+    fx_kop *i, *index[FX_MAX_RANK];
 
     c->flat = true;
     c->flat_size = n;
-    out = fx_lk_buffer_as(c, tensor, FX_KIR_OUT, &n, 1);
+    group_buffers(c, g, &n, 1);
     i = task_loop(c, n, PIECE);
     for (int k = 0; k < FX_MAX_RANK; k++)
         index[k] = i;
-    y = root(c, v, index);
-    fx_kir_store(c->m, out, y, &i, 1, NULL);
+    store_group(c, g, index, &i, 1);
 }
 
 /* So many rows in a task that it has about PIECE elements to compute. */
@@ -479,14 +505,15 @@ static int64_t rows_of_task(const fx_value *v)
     return FX_MAX(PIECE / cost, 1);
 }
 
-static void row_kernel(fx_lk *c, fx_value *v, int32_t tensor)
+static void row_kernel(fx_lk *c, group *g)
 {
-    const fx_type *t = &v->type;
+    const fx_type *t = &g->v[0]->type;
     int rank = t->rank;
     fx_dim dim[2] = { fx_lower_rows(c->l, t, rank - 1), t->dim[rank - 1] };
-    fx_kop *out = fx_lk_buffer_as(c, tensor, FX_KIR_OUT, dim, 2), *row = task_loop(c, dim[0], rows_of_task(v));
-    fx_kop *index[FX_MAX_RANK], *loop, *j, *y;
+    fx_kop *row, *index[FX_MAX_RANK], *loop, *j;
 
+    group_buffers(c, g, dim, 2);
+    row = task_loop(c, dim[0], rows_of_task(g->v[0]));
     fx_lk_unravel(c, row, t->dim, rank - 1, index);
     if (fx_dim_eq(dim[1], fx_dim_of(1))) {
         j = fx_lk_num(c, 0);
@@ -498,19 +525,19 @@ static void row_kernel(fx_lk *c, fx_value *v, int32_t tensor)
         j = loop->block[0]->arg;
     }
     index[rank - 1] = j;
-    y = root(c, v, index);
-    fx_kir_store(c->m, out, y, (fx_kop *const[]){ row, j }, 2, NULL);
+    store_group(c, g, index, (fx_kop *const[]){ row, j }, 2);
 }
 
-static void scalar_kernel(fx_lk *c, fx_value *v, int32_t tensor)
+static void scalar_kernel(fx_lk *c, group *g)
 {
-    fx_kop *out = fx_lk_buffer_as(c, tensor, FX_KIR_OUT, NULL, 0), *one;
+    fx_kop *one;
 
+    group_buffers(c, g, NULL, 0);
     fx_kir_at(c->m, c->k->grid);
     one = fx_lk_num(c, 1);
     fx_kir_yield(c->m, &one, 1);
     fx_kir_at(c->m, c->k->body);
-    fx_kir_store(c->m, out, root(c, v, NULL), NULL, 0, NULL);
+    store_group(c, g, NULL, NULL, 0);
 }
 
 static bool flat_root(fx_lower *l, const fx_value *v)
@@ -524,24 +551,75 @@ static bool flat_root(fx_lower *l, const fx_value *v)
     return true;
 }
 
+static bool in_group(const group *g, const fx_value *v)
+{
+    for (int i = 0; i < g->n; i++) {
+        if (g->v[i] == v)
+            return true;
+    }
+    return false;
+}
+
+/* Whether v can be computed now: from tensors that are there, and from what else the group computes at the same place. */
+static bool is_ready(fx_lower *l, const group *g, const fx_value *v)
+{
+    if (!v->def || !fx_at_of(v->def->code) || !(fx_lower_by_element(v->def->code) || moves_only(v->def->code)))
+        return false;
+    for (int i = 0; i < v->def->n_in; i++) {
+        const fx_value *in = fx_op_in(v->def, i);
+        uint64_t t;
+
+        if (!in || fx_lower_kept(l, in) >= 0)
+            continue;
+        if (in_group(g, in)) {
+            if (!fx_lower_by_element(v->def->code) || !same_shape(&in->type, &v->type, false))
+                return false;
+        } else if (to_keep(l, in, &t) || !is_ready(l, g, in)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Takes along what comes later in the block, has the same shape and can be computed now. */
+static void gather_group(fx_lower *l, group *g)
+{
+    const fx_type *shape = &g->v[0]->type;
+    uint64_t t;
+
+    for (fx_op *op = g->v[0]->def->next; op && g->n < MAX_GROUP; op = op->next) {
+        fx_value *v = &op->out[0];
+
+        if (op->n_out == 1 && fx_lower_by_element(op->code) && to_keep(l, v, &t) && !t && same_shape(&v->type, shape, false) &&
+            is_ready(l, g, v) && !fx_lower_product(l, v))
+            g->v[g->n++] = v;
+    }
+}
+
 static fx_status lower_value(fx_lower *l, fx_value *v)
 {
-    fx_op *product = l->lanes > 1 ? fx_lower_product(l, v) : NULL;
-    int32_t tensor;
+    fx_op *product = l->lanes > 1 && v->type.rank > 1 ? fx_lower_product(l, v) : NULL;
+    group g = { .n = 1, .v = { v } };
+    bool flat = true;
     fx_lk c;
 
-    FX_TRY(add_tensor(l, v, FX_KTENSOR_TEMP, 0, &tensor));
+    if (!product && fx_lower_by_element(v->def->code))
+        gather_group(l, &g);
+    for (int i = 0; i < g.n; i++)
+        flat = flat && flat_root(l, g.v[i]);
+    for (int i = 0; i < g.n; i++)
+        FX_TRY(add_tensor(l, g.v[i], FX_KTENSOR_TEMP, 0, &g.tensor[i]));
     fx_lk_begin(l, &c);
     if (!c.k)
         return fx_lk_end(&c, v->def);
     if (v->type.rank == 0)
-        scalar_kernel(&c, v, tensor);
+        scalar_kernel(&c, &g);
     else if (product)
-        fx_lower_tile_kernel(&c, v, product, tensor, l->lanes);
-    else if (flat_root(l, v))
-        flat_kernel(&c, v, tensor);
+        fx_lower_tile_kernel(&c, v, product, g.tensor[0], l->lanes);
+    else if (flat)
+        flat_kernel(&c, &g);
     else
-        row_kernel(&c, v, tensor);
+        row_kernel(&c, &g);
     return fx_lk_end(&c, v->def);
 }
 
@@ -683,7 +761,7 @@ static fx_status lower_op(fx_lower *l, fx_op *op)
     if (!fx_at_of(op->code))
         return fx_lower_unsupported(l, op, "has no form in the loop IR");
     for (int i = 0; i < op->n_out; i++) {
-        if (to_keep(l, &op->out[i], &t))
+        if (to_keep(l, &op->out[i], &t) && !t)       /* else it went along with another */
             FX_TRY(lower_value(l, &op->out[i]));
     }
     return FORNAX_OK;

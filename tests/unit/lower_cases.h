@@ -20,7 +20,7 @@ static const lower_case lower_cases[] = {
     { "scalar", 1,
       "%x = input f32[n]\n%s = input f32\n%y = sub %x, %s\noutput %y",
       "f32[3] 0 7 3" },
-    { "two readers", 3,
+    { "two readers", 1,
       "%x = input f32[n,4]\n%a = add %x, %x\n%b = mul %a, %a\n%c = sub %a, %x\noutput %b, %c",
       "f32[3,4] 100 16 16 100 4 36 64 0 64 36 4 100\nf32[3,4] -5 2 -2 5 1 -3 4 0 -4 3 -1 -5" },
     { "sum last", 1,
@@ -167,7 +167,7 @@ static const lower_case lower_cases[] = {
       "output %z\n"
       "}",
       "f32[6] -15 6 -6 15 3 -9" },
-    { "cond", 10,
+    { "cond", 9,
       "%x = input f32[n]\n"
       "%k = input i64[2]\n"
       "%i = slice %k, start=1, length=1\n"
