@@ -336,6 +336,8 @@ static bool check_reduce(checker *c, const fx_kop *op)
         return fault(c, op, "its lanes aren't 1, 2, 4, ... 64");
     if (op->u.reduce.kind >= FX_KIR_ARGLEAST && (lanes != 1 || op->type.t != FX_I64))
         return fault(c, op, "argmin and argmax have one lane and give i64");
+    if (op->u.reduce.kind >= FX_KIR_ARGLEAST && fx_kir_range(op->in[0]).lo < 0)
+        return fault(c, op, "the places of argmin and argmax aren't surely from 0 on");
     return op->type.lanes == 1 || fault(c, op, "gives a scalar");
 }
 

@@ -7,6 +7,8 @@
  *                                     are left are masked: a lane that is off keeps its accumulator, bit by bit; then the tree: whole
  *                                     vectors first, halves of the last one then
  *
+ *     reduce argmin, argmax           the best of each lane and where it was; then the best of those, the first place where they are equal
+ *
  * A loop within goes first.  A FORALL around a REDUCE (with few lanes) whose loads would not lie side by side is widened instead of it: then
  * every lane reduces by itself.  Where nothing of this fits, loops stay as they are. */
 #include "kir/kir_widen.h"
@@ -79,7 +81,7 @@ static bool has_order(const fx_kop *reduce)
 
 static bool can_reduce(const fx_kop *op)
 {
-    return (!has_order(op) || op->u.reduce.lanes > 1) && op->u.reduce.kind < FX_KIR_ARGLEAST && !has_loop(op->block[0]) &&
+    return (!has_order(op) || op->u.reduce.lanes > 1) && !has_loop(op->block[0]) &&
            fx_wide_bounded(op->in[0], op->in[1]) && fx_wide_can(op->block[0], op->block[0], 0);
 }
 
@@ -103,7 +105,7 @@ static int lanes_for(int64_t n, int most)
 static bool has_better_reduce(const fx_kir_block *b)
 {
     for (const fx_kop *op = b->first; op; op = op->next) {
-        if (op->code == FX_KIR_REDUCE && (op->u.reduce.kind >= FX_KIR_ARGLEAST || (can_reduce(op) && all_lie_along(op->block[0], op->block[0]->arg))))
+        if (op->code == FX_KIR_REDUCE && can_reduce(op) && all_lie_along(op->block[0], op->block[0]->arg))
             return true;
         for (int i = 0; i < 2; i++) {
             if (op->block[i] && has_better_reduce(op->block[i]))
@@ -236,27 +238,101 @@ static fx_kop *tree(reduction *r)
     return x;
 }
 
-static bool make_reduction(reduction *r)
+/* Turns, whole ones and one of what is left; 'one' takes 'all' iterations. */
+static bool make_turns(reduction *r, int all, bool (*one)(reduction *, fx_kop *, fx_kop *))
 {
     fx_kir_module *m = r->w.m;
-    fx_kop *op = r->op, *lo = op->in[0], *hi = op->in[1], *loop, *rest, *some;
-    int all = r->vectors * r->w.lanes;
+    fx_kop *lo = r->op->in[0], *hi = r->op->in[1], *loop = for_whole(m, lo, hi, all), *rest, *some;
     fx_kplace here = fx_kplace_of(m);
 
-    for (int v = 0; v < r->vectors; v++)
-        r->acc[v] = fx_kir_local(m, fx_wide_neutral(m, op->u.reduce.kind, op->type.t, r->w.lanes), FX_STR("acc"));
-    loop = for_whole(m, lo, hi, all);
-    if (!loop || (fx_kir_at(m, loop->block[0]), !turn(r, loop->block[0]->arg, NULL)))
+    if (!loop || (fx_kir_at(m, loop->block[0]), !one(r, loop->block[0]->arg, NULL)))
         return false;
     fx_kplace_return(m, here);
-    if (trips(op) < 0 || trips(op) % all) {
-        rest = fx_wide_rest(m, lo, hi, all);
-        some = fx_kir_if(m, fx_kir_op2(m, FX_KIR_LT, rest, hi), false);
-        if (!some || (fx_kir_at(m, some->block[0]), !turn(r, rest, hi)))
-            return false;
-        fx_kplace_return(m, here);
-    }
+    if (trips(r->op) >= 0 && trips(r->op) % all == 0)
+        return true;
+    rest = fx_wide_rest(m, lo, hi, all);
+    some = fx_kir_if(m, fx_kir_op2(m, FX_KIR_LT, rest, hi), false);
+    if (!some || (fx_kir_at(m, some->block[0]), !one(r, rest, hi)))
+        return false;
+    fx_kplace_return(m, here);
     return true;
+}
+
+static fx_kop *make_sums(reduction *r)
+{
+    for (int v = 0; v < r->vectors; v++)
+        r->acc[v] = fx_kir_local(r->w.m, fx_wide_neutral(r->w.m, r->op->u.reduce.kind, r->op->type.t, r->w.lanes), FX_STR("acc"));
+    return make_turns(r, r->vectors * r->w.lanes, turn) ? tree(r) : NULL;
+}
+
+/* ---- argmin, argmax: acc[0] the best, acc[1] its place, -1 while there is none -------------------------------------------- */
+
+/* Whether x goes before best, if it came later: it is beyond it, or the first NaN. */
+static fx_kop *beats(fx_kir_module *m, fx_kir_combine kind, fx_kop *x, fx_kop *best)
+{
+    bool least = kind == FX_KIR_ARGLEAST;
+    fx_kop *beyond = fx_kir_op2(m, FX_KIR_LT, least ? x : best, least ? best : x), *first;
+
+    if (!x || !fx_dtype_is_float(x->type.t))
+        return beyond;
+    first = fx_kir_op2(m, FX_KIR_AND, fx_kir_op2(m, FX_KIR_NE, x, x), fx_kir_op2(m, FX_KIR_EQ, best, best));
+    return fx_kir_op2(m, FX_KIR_OR, beyond, first);
+}
+
+static fx_kop *is_none(fx_kir_module *m, fx_kop *place)
+{
+    return place ? fx_kir_op2(m, FX_KIR_LT, place, fx_kir_int(m, place->type, 0)) : NULL;
+}
+
+static bool arg_turn(reduction *r, fx_kop *first, fx_kop *hi)
+{
+    fx_kir_module *m = r->w.m;
+    fx_kop *x, *at, *best, *place, *take;
+
+    if (hi)
+        mask_below(&r->w, first, hi);
+    if (!lanes_from(&r->w, first))
+        return false;
+    x = fx_wide_vector(&r->w, r->op->block[0]->last->in[0]);
+    at = fx_wide_vector(&r->w, r->op->block[0]->arg);
+    best = fx_kir_get(m, r->acc[0]);
+    place = fx_kir_get(m, r->acc[1]);
+    take = fx_kir_op2(m, FX_KIR_OR, beats(m, r->op->u.reduce.kind, x, best), is_none(m, place));
+    if (hi)
+        take = fx_kir_op2(m, FX_KIR_AND, take, r->w.mask);
+    return fx_kir_set(m, r->acc[0], fx_kir_op3(m, FX_KIR_SELECT, take, x, best)) &&
+           fx_kir_set(m, r->acc[1], fx_kir_op3(m, FX_KIR_SELECT, take, at, place));
+}
+
+/* The places of two halves become that of the better one; *best likewise. */
+static fx_kop *better_half(fx_kir_module *m, fx_kir_combine kind, fx_kop **best, fx_kop *place)
+{
+    int half = place->type.lanes / 2;
+    fx_kop *x = half_of(m, *best, 0), *y = half_of(m, *best, half), *i = half_of(m, place, 0), *j = half_of(m, place, half), *take, *tie;
+
+    tie = fx_kir_op2(m, FX_KIR_AND, fx_kir_op1(m, FX_KIR_NOT, beats(m, kind, x, y)), fx_kir_op2(m, FX_KIR_LT, j, i));
+    take = fx_kir_op2(m, FX_KIR_OR, beats(m, kind, y, x), tie);
+    take = fx_kir_op2(m, FX_KIR_OR, take, is_none(m, i));
+    take = fx_kir_op2(m, FX_KIR_AND, take, fx_kir_op1(m, FX_KIR_NOT, is_none(m, j)));
+    *best = fx_kir_op3(m, FX_KIR_SELECT, take, y, x);
+    return fx_kir_op3(m, FX_KIR_SELECT, take, j, i);
+}
+
+static fx_kop *make_arg(reduction *r)
+{
+    fx_kir_module *m = r->w.m;
+    fx_ktype t = fx_ktype_of(r->op->block[0]->last->in[0]->type.t, r->w.lanes);
+    fx_kop *zero = fx_dtype_is_float(t.t) ? fx_kir_float(m, t, 0) : fx_kir_int(m, t, 0), *best, *place;
+
+    r->acc[0] = fx_kir_local(m, zero, FX_STR("best"));
+    r->acc[1] = fx_kir_local(m, fx_kir_int(m, fx_ktype_of(FX_I64, r->w.lanes), -1), FX_STR("place"));
+    if (!make_turns(r, r->w.lanes, arg_turn))
+        return NULL;
+    best = fx_kir_get(m, r->acc[0]);
+    place = fx_kir_get(m, r->acc[1]);
+    while (place && place->type.lanes > 1)
+        place = better_half(m, r->op->u.reduce.kind, &best, place);
+    return place;
 }
 
 /* The op becomes another that was made just before it. */
@@ -276,23 +352,18 @@ static bool widen_reduce(const pass *p, fx_kop *op)
 {
     int all = has_order(op) || op->u.reduce.lanes > p->lanes ? op->u.reduce.lanes : p->lanes;
     reduction r = { .op = op, .vectors = FX_MAX(all / p->lanes, 1) };
-    bool ok;
+    fx_kop *x;
 
     if (r.vectors > MAX_VECTORS)
         return true;
     if (!start(&r.w, p, op->block[0], all / r.vectors))
         return false;
     fx_kir_before(p->m, op);
-    ok = make_reduction(&r);
-    if (ok) {
-        fx_kop *x = tree(&r);
-
-        ok = x != NULL;
-        if (ok)
-            become(op, x);
-    }
+    x = (op->u.reduce.kind >= FX_KIR_ARGLEAST ? make_arg : make_sums)(&r);
+    if (x)
+        become(op, x);
     stop(&r.w);
-    return ok;
+    return x != NULL;
 }
 
 /* ---- All of a kernel ------------------------------------------------------------------------------------------------ */

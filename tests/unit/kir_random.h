@@ -322,6 +322,7 @@ static inline void kir_maker_reduce(kir_maker *g)
     fx_kir_block *was;
 
     kir_maker_bounds(g, &lo, &hi);
+    lo = arg ? fx_kir_index(g->m, 0) : lo;
     op = fx_kir_reduce(g->m, kind, lanes, t, lo, hi);
     if (!op)
         return;

@@ -372,6 +372,10 @@ static const char *const widened[] = {
     /* A local and a loop in every lane. */
     "forall %j = 0 to %m { %l = local %f\n for %i = 0 to %n { %v = load f32 %x[%i,%j]\n %g = get %l\n %s = fma %g, %f, %v\n set %l, %s }\n"
     "%r = get %l\n store %r, %y[%t,%j] }\n",
+    /* Where the least lies. */
+    "%s = reduce i64 argmin 1, %k = 0 to %m { %v = load f32 %x[%t,%k]\n %a = abs %v\n yield %a }\n"
+    "%b = reduce i64 argmax 1, %k2 = 2 to %m { %w = load f32 %x[%t,%k2]\n yield %w }\n"
+    "%d = sub %s, %b\n %r = convert f32 %d\n store %r, %y[%t,0]\n",
     /* The greatest, whatever the order; all above a number. */
     "%s = reduce f32 max 1, %k = 0 to %m { %v = load f32 %x[%t,%k]\n yield %v }\n"
     "%b = reduce bool all 1, %k2 = 0 to %m { %w = load f32 %x[%t,%k2]\n %c = lt %f, %w\n yield %c }\n"
