@@ -36,6 +36,8 @@ typedef struct fx_target {
  * have it. */
 fx_status fx_target_named(fx_target *out, fx_str name, fx_error *err);
 static inline bool fx_target_is_offload(const fx_target *t) { return t->arch >= FX_ARCH_NVPTX; }
+/* f32 in a vector of it; 1 for GPUs, whose kernels aren't widened. */
+int fx_target_lanes(const fx_target *t);
 /* Whether this machine runs code for it. */
 bool fx_target_runs_here(const fx_target *t);
 /* The n-th name that fx_target_named takes; NULL: there are no more. */

@@ -3,6 +3,7 @@
  * The host is one of a few levels, as for the hand-written kernels: code made on one machine of a level is the code of all.
  * An x86 CPU needs what x86-64-v3 has, as kir's fma and roundings are instructions there. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/cpu.h"
 #include "codegen/codegen.h"
@@ -43,6 +44,17 @@ static const struct {
 };
 
 const char *fx_target_name(int n) { return n >= 0 && (size_t)n < FX_COUNT(rows) ? rows[n].name : NULL; }
+
+int fx_target_lanes(const fx_target *t)
+{
+    static const int lanes[FX_CPU_LEVELS] = { [FX_CPU_SCALAR] = 1, [FX_CPU_AVX2] = 8, [FX_CPU_AVX512] = 16, [FX_CPU_NEON] = 4 };
+
+    for (size_t i = 0; i < FX_COUNT(rows); i++) {
+        if (strcmp(rows[i].name, t->cpu) == 0)
+            return rows[i].level < FX_CPU_LEVELS ? lanes[rows[i].level] : 1;
+    }
+    return 1;
+}
 
 static const char *host_name(void)
 {

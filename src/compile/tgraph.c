@@ -43,13 +43,7 @@ const fx_kcode *fx_tgraph_code(const fx_tgraph *t) { return t->code; }
 
 /* ---- Compiling ------------------------------------------------------------------------------------- */
 
-/* Lanes of f32 in a vector of the target. */
-static int lanes_of(const fx_target *t)
-{
-    if (t->arch == FX_ARCH_AARCH64)
-        return 4;
-    return strstr(t->cpu, "v4") || strstr(t->cpu, "znver4") || strstr(t->cpu, "znver5") || strstr(t->features, "+avx512f") ? 16 : 8;
-}
+static int lanes_of(const fx_tgraph_options *o) { return o->codegen ? fx_target_lanes(o->target) : 1; }
 
 static fx_status ready_kernels(fx_tgraph *t, int lanes, fx_error *err)
 {
@@ -109,7 +103,7 @@ fx_status fx_tgraph_begin(fx_tgraph **out, const fx_mem *mem, const fx_graph *g,
     if (st == FORNAX_OK && o->codegen)
         (*out)->target = *o->target;
     if (st == FORNAX_OK)
-        st = fx_lower_kir(&(*out)->arena, g, o->codegen ? lanes_of(o->target) : 1, &(*out)->plan, err);
+        st = fx_lower_kir(&(*out)->arena, g, lanes_of(o), &(*out)->plan, err);
     if (st == FORNAX_OK)
         st = take_names(*out, err);
     if (st != FORNAX_OK) {
@@ -121,8 +115,8 @@ fx_status fx_tgraph_begin(fx_tgraph **out, const fx_mem *mem, const fx_graph *g,
 
 fx_status fx_tgraph_finish(fx_tgraph *t, const fx_tgraph_options *o, fx_error *err)
 {
-    FX_TRY(ready_kernels(t, o->codegen ? lanes_of(o->target) : 1, err));
-    return o->codegen ? generate(t, o, err) : FORNAX_OK;
+    FX_TRY(ready_kernels(t, lanes_of(o), err));
+    return o->codegen && !fx_target_is_offload(o->target) ? generate(t, o, err) : FORNAX_OK;
 }
 
 fx_status fx_tgraph_compile(fx_tgraph **out, const fx_mem *mem, const fx_graph *g, const fx_tgraph_options *o, fx_error *err)
@@ -138,12 +132,28 @@ fx_status fx_tgraph_compile(fx_tgraph **out, const fx_mem *mem, const fx_graph *
     return st;
 }
 
+/* Kernels for a GPU have their places in the plan as numbers. */
+static fx_status print_code(const fx_tgraph *t, const fx_codegen *cg, fx_code_form form, fx_buf *out, fx_error *err)
+{
+    int64_t *ids = fx_mem_array(t->mem, (size_t)t->plan->n_kernels + 1, sizeof(*ids));
+    fx_codegen_options o = { .form = form, .ids = ids };
+    fx_status st;
+
+    if (!ids)
+        return nomem(err);
+    for (int32_t i = 0; i < t->plan->n_kernels; i++)
+        ids[i] = i;
+    st = fx_codegen_compile(cg, out, t->plan->module, &t->target, &o, err);
+    fx_mem_free(t->mem, ids, ((size_t)t->plan->n_kernels + 1) * sizeof(*ids));
+    return st;
+}
+
 fx_status fx_tgraph_print(const fx_tgraph *t, const fx_codegen *cg, const fx_code_form *form, fx_buf *out, fx_error *err)
 {
     if (!t->plan->module)
         return fx_fail(err, FORNAX_EUNSUP, "a graph that was loaded has no kernels to print, only their code");
     if (form)
-        return fx_codegen_compile(cg, out, t->plan->module, &t->target, &(fx_codegen_options){ .form = *form }, err);
+        return print_code(t, cg, *form, out, err);
     fx_kir_print(t->plan->module, out);
     return FORNAX_OK;
 }
@@ -169,7 +179,7 @@ fx_status fx_tgraph_identity(const fx_graph *g, const fx_target *target, const f
 fx_status fx_tgraph_sections(const fx_tgraph *t, fx_tgraph_bytes *b, fx_error *err)
 {
     if (!t->object.n)
-        return fx_fail(err, FORNAX_EUNSUP, "a graph that is interpreted has no code to keep");
+        return fx_fail(err, FORNAX_EUNSUP, "a graph that is interpreted, or for a GPU, has no code to keep");
     fx_buf_init(&b->plan, t->mem);
     fx_buf_init(&b->target, t->mem);
     fx_kplan_write(t->plan, t->names, &b->plan);
