@@ -89,7 +89,7 @@ REFUSED = {
     "--prompt": ["0", "x"], "-p": ["-1"], "--gen": ["1", "2147483648"], "-g": ["0"], "--batch": ["0", "1025"], "-b": ["-1"], "--repeat": ["0", "65"], "-r": ["100"],
     "--dimensions": ["-1", "2147483648"], "--port": ["-1", "65536", "x"], "--max-batch": ["-1", "4097"], "--step-tokens": ["-1", "65537"],
     "--prefill-chunk": ["-1", "65537"], "--queue": ["-1", "1048577"], "--kv-mib": ["-1", "16777217"], "--max-body-mib": ["-1", "4097"],
-    "--timeout": ["-1", "86401", "1h"], "--keep-alive": ["-1", "86401"], "--grace": ["-1", "86401"], "--type": ["q9_9", "", "auto"],
+    "--timeout": ["-1", "86401", "1h"], "--keep-alive": ["-1", "86401"], "--grace": ["-1", "86401"], "--type": ["q9_9", "", "auto"], "--cache-mib": ["0", "-1", "2147483648", "x"],
 }
 WORDS = {"--dtype", "--kv-dtype", "--positions", "--type"}      # the library's to refuse: some model must be named
 NEEDED = {"logits": ["--text", "x"], "quantize": ["--type", "q8_0"]}
