@@ -112,7 +112,7 @@ static inline int run_both(fx_kir_kernel *k, const fx_code *code, const uint64_t
 
 /* ---- Kernels and values -------------------------------------------------------------------------------- */
 
-static const fx_dtype types[] = {
+static const fx_dtype all_types[] = {
     FX_BOOL, FX_I8, FX_I16, FX_I32, FX_I64, FX_U8, FX_U16, FX_U32, FX_U64, FX_F32, FX_F64, FX_F16, FX_BF16, FX_F8E4M3, FX_F8E5M2,
 };
 
@@ -194,13 +194,13 @@ static inline void gpu_kernel(fx_buf *b, fx_dtype t)
         fx_buf_printf(b, "\nstore %%r%d, %%%c[%%t,%%i,%d]\n", n, row->form == FX_KFORM_COMPARE ? 'z' : 'y', n);
         n++;
     }
-    for (size_t i = 0; i < FX_COUNT(types); i++) {
-        if (types[i] == t)
+    for (size_t i = 0; i < FX_COUNT(all_types); i++) {
+        if (all_types[i] == t)
             continue;
-        fx_buf_printf(b, "%%c%zu = convert %s %%x0\n", i, fx_dtype_name(types[i]));
-        if (types[i] != FX_F64)
+        fx_buf_printf(b, "%%c%zu = convert %s %%x0\n", i, fx_dtype_name(all_types[i]));
+        if (all_types[i] != FX_F64)
             fx_buf_printf(b, "%%d%zu = convert f64 %%c%zu\n", i, i);
-        fx_buf_printf(b, "store %%%c%zu, %%f[%%t,%%i,%zu]\n", types[i] == FX_F64 ? 'c' : 'd', i, i);
+        fx_buf_printf(b, "store %%%c%zu, %%f[%%t,%%i,%zu]\n", all_types[i] == FX_F64 ? 'c' : 'd', i, i);
     }
     fx_buf_puts(b, "}\n%sum = local 0\nfor %p = 0 to 128 {\n%o = load bool %z[%t,%p,0]\n%q = convert i64 %o\n%g = get %sum\n%h = add %g, %q\nset %sum, %h\n}\n"
                    "%total = get %sum\nstore %total, %s[%t]\n} }\n");

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "codegen_run.h"
+#include "kir_random.h"
 
 #define NEED_LLVM() do { if (!*FXTEST_LLVM) SKIP("built without LLVM"); } while (0)
 
@@ -62,7 +63,8 @@ static fx_code *code_of(fx_kir_module *m)
 
 /* ---- Ops ------------------------------------------------------------------------------------------- */
 
-static const int lane_counts[] = { 1, 8, 32 };
+/* Lanes of all kernels of a run, a zero behind them. */
+static const int some_lanes[] = { 1, 8, 32, 0 }, avx2_lanes[] = { 16, 0 };
 
 static void kernel_head(fx_buf *b, int number, const char *in, const char *out)
 {
@@ -119,36 +121,41 @@ static int run_kernels(const fx_buf *text, fx_dtype t)
     return bad + !code;
 }
 
-static void ops_of(fx_dtype t)
+static void ops_text(fx_buf *text, fx_dtype t, const int *lanes)
 {
-    fx_buf text;
     int n = 0;
 
-    fx_buf_init(&text, &fx_mem_libc);
-    for (size_t l = 0; l < FX_COUNT(lane_counts); l++) {
+    for (; *lanes; lanes++) {
         for (int c = 0; c < FX_KIR_COUNT; c++) {
             if (op_takes(&fx_kir_rows[c], (fx_kir_code)c, t))
-                op_kernel(&text, n++, (fx_kir_code)c, t, lane_counts[l]);
+                op_kernel(text, n++, (fx_kir_code)c, t, *lanes);
         }
     }
-    if (run_kernels(&text, t))
-        FXTEST_FAIL("of %s", fx_dtype_name(t));
-    fx_buf_done(&text);
 }
 
-static void all_ops(const char *target)
+#define N_ARITHMETIC 11          /* of 'all_types': those that have ops */
+
+/* Runs what 'make' writes for the first n all_types. */
+static void all_kernels(const char *target, void (*make)(fx_buf *text, fx_dtype t, const int *lanes), int n, const int *lanes)
 {
     if (!setup(target))
         return;
-    for (int i = 0; i < 11; i++)
-        ops_of(types[i]);
+    for (int i = 0; i < n; i++) {
+        fx_buf text;
+
+        fx_buf_init(&text, &fx_mem_libc);
+        make(&text, all_types[i], lanes);
+        if (run_kernels(&text, all_types[i]))
+            FXTEST_FAIL("of %s", fx_dtype_name(all_types[i]));
+        fx_buf_done(&text);
+    }
     teardown();
 }
 
 TEST(ops_equal_the_interpreters)
 {
     NEED_LLVM();
-    all_ops("host");
+    all_kernels("host", ops_text, N_ARITHMETIC, some_lanes);
 }
 
 /* ---- Conversions -------------------------------------------------------------------------------------- */
@@ -164,32 +171,62 @@ static void convert_kernel(fx_buf *b, int number, fx_dtype from, fx_dtype to, in
     fx_buf_printf(b, "%%x = load %s%s %%a[%%i]\n%%r = convert %s%s %%x\nstore %%r, %%y[%%i]\n}\n}\n}\n", fx_dtype_name(from), x, fx_dtype_name(to), x);
 }
 
-static void all_conversions(const char *target)
+static void conversions_text(fx_buf *text, fx_dtype from, const int *lanes)
 {
-    if (!setup(target))
-        return;
-    for (size_t from = 0; from < FX_COUNT(types); from++) {
-        fx_buf text;
-        int n = 0;
+    int n = 0;
 
-        fx_buf_init(&text, &fx_mem_libc);
-        for (size_t l = 0; l < FX_COUNT(lane_counts); l++) {
-            for (size_t to = 0; to < FX_COUNT(types); to++) {
-                if (to != from)
-                    convert_kernel(&text, n++, types[from], types[to], lane_counts[l]);
-            }
+    for (; *lanes; lanes++) {
+        for (size_t to = 0; to < FX_COUNT(all_types); to++) {
+            if (all_types[to] != from)
+                convert_kernel(text, n++, from, all_types[to], *lanes);
         }
-        if (run_kernels(&text, types[from]))
-            FXTEST_FAIL("from %s", fx_dtype_name(types[from]));
-        fx_buf_done(&text);
     }
-    teardown();
 }
 
 TEST(conversions_equal_the_interpreters)
 {
     NEED_LLVM();
-    all_conversions("host");
+    all_kernels("host", conversions_text, FX_COUNT(all_types), some_lanes);
+}
+
+/* The same for the lower level of x86, where this machine is one. */
+TEST(avx2_equals_the_interpreters)
+{
+    fx_target t;
+    fx_error err;
+
+    NEED_LLVM();
+    if (fx_target_named(&t, FX_STR("x86-64-v3"), &err) != FORNAX_OK || !fx_target_runs_here(&t))
+        SKIP("no AVX2");
+    all_kernels("x86-64-v3", ops_text, N_ARITHMETIC, avx2_lanes);
+    all_kernels("x86-64-v3", conversions_text, FX_COUNT(all_types), avx2_lanes);
+}
+
+/* Code for machines that this one isn't can't be run, but must stand alone as well. */
+TEST(arm_objects_stand_alone)
+{
+    NEED_LLVM();
+    for (size_t i = 0; i < FX_COUNT(all_types); i++) {
+        fx_kir_module *m;
+        fx_error err = { 0 };
+        fx_buf text, object;
+
+        if (!setup("neoverse-n1"))
+            return;
+        fx_buf_init(&text, &fx_mem_libc);
+        fx_buf_init(&object, &fx_mem_libc);
+        if (i < N_ARITHMETIC)
+            ops_text(&text, all_types[i], avx2_lanes);
+        else
+            conversions_text(&text, all_types[i], avx2_lanes);
+        m = parse(text.p);
+        if (m && fx_codegen_compile(cg, &object, m, &host, &(fx_codegen_options){ .form = FX_CODE_OBJECT }, &err) != FORNAX_OK)
+            FXTEST_FAIL("%s", err.text);
+        CHECK(object.n > 0);
+        fx_buf_done(&object);
+        fx_buf_done(&text);
+        teardown();
+    }
 }
 
 /* ---- Vectors and bits ----------------------------------------------------------------------------------- */
@@ -224,13 +261,13 @@ TEST(vectors_equal_the_interpreters)
     NEED_LLVM();
     if (!setup("host"))
         return;
-    for (size_t i = 1; i < FX_COUNT(types); i++) {        /* bool has no bits to cast */
+    for (size_t i = 1; i < FX_COUNT(all_types); i++) {        /* bool has no bits to cast */
         fx_buf text;
 
         fx_buf_init(&text, &fx_mem_libc);
-        replace_all(&text, vectors, fx_dtype_name(types[i]), (int)fx_dtype_size(types[i]) * 8);
-        if (run_kernels(&text, types[i]))
-            FXTEST_FAIL("of %s", fx_dtype_name(types[i]));
+        replace_all(&text, vectors, fx_dtype_name(all_types[i]), (int)fx_dtype_size(all_types[i]) * 8);
+        if (run_kernels(&text, all_types[i]))
+            FXTEST_FAIL("of %s", fx_dtype_name(all_types[i]));
         fx_buf_done(&text);
     }
     teardown();
@@ -370,15 +407,76 @@ TEST(reductions_equal_the_interpreters)
         fx_buf_init(&text, &fx_mem_libc);
         for (int kind = 0; kind < FX_KIR_COMBINES; kind++) {
             for (size_t l = 0; l < FX_COUNT(lanes); l++) {
-                if (reduces((fx_kir_combine)kind, types[t], lanes[l]))
-                    reduce_kernel(&text, n++, (fx_kir_combine)kind, types[t], lanes[l]);
+                if (reduces((fx_kir_combine)kind, all_types[t], lanes[l]))
+                    reduce_kernel(&text, n++, (fx_kir_combine)kind, all_types[t], lanes[l]);
             }
         }
-        if (run_kernels(&text, types[t]))
-            FXTEST_FAIL("of %s", fx_dtype_name(types[t]));
+        if (run_kernels(&text, all_types[t]))
+            FXTEST_FAIL("of %s", fx_dtype_name(all_types[t]));
         fx_buf_done(&text);
     }
     teardown();
+}
+
+/* ---- Random kernels ------------------------------------------------------------------------------------------ */
+
+/* Compiles a kernel alone and runs it on data of its own; false: no code. */
+static bool run_compiled(kir_data *d, fx_kir_module *m, uint64_t seed, bool faults)
+{
+    fx_code *code = code_of(m);
+    fx_kir_fault fault = { -1, 0, 0, 0 };
+    fx_code_tasks tasks;
+    fx_code_run run;
+    char name[100];
+
+    if (!code)
+        return false;
+    snprintf(name, sizeof(name), "%.*s_tasks", FX_STR_ARG(m->first->name));
+    tasks = (fx_code_tasks)fx_code_find(code, fx_str_of(name));
+    run = (fx_code_run)fx_code_find(code, m->first->name);
+    kir_data_init(d, m->first, (int64_t[]){ (int64_t)(seed % 7), (int64_t)(seed % 70) }, seed);
+    run(d->args, d->buffers, 0, tasks(d->args), &fault);
+    CHECK((fault.op >= 0) == faults);
+    fx_code_free(code);
+    return true;
+}
+
+/* The kernel interpreted, compiled as it is, and compiled widened. */
+TEST(random_kernels_equal_the_interpreters)
+{
+    NEED_LLVM();
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        fx_kir_module *m[2];
+        kir_data d[3];
+        fx_kir_interp *x = NULL;
+        fx_kir_fault fault = { -1, 0, 0, 0 };
+        fx_error err = { 0 };
+        fx_kir_launch launch;
+
+        if (!setup("host"))
+            return;
+        for (int i = 0; i < 2; i++) {
+            m[i] = fx_kir_module_new(&arena);
+            kir_random_kernel(m[i], seed);
+            CHECK_EQ_I64(fx_kir_check(m[i]->first, &err), FORNAX_OK);
+            CHECK_EQ_I64(fx_kir_expand_math(m[i]->first, &err), FORNAX_OK);
+        }
+        CHECK_EQ_I64(fx_kir_widen(m[1]->first, 16, &err), FORNAX_OK);
+        REQUIRE(fx_kir_interp_new(&x, &fx_mem_libc, m[0]->first, &err) == FORNAX_OK);
+        kir_data_init(&d[0], m[0]->first, (int64_t[]){ (int64_t)(seed % 7), (int64_t)(seed % 70) }, seed);
+        launch = (fx_kir_launch){ d[0].args, d[0].buffers };
+        fx_kir_interp_run(x, &launch, 0, fx_kir_interp_tasks(x, &launch), &fault);
+        for (int i = 0; i < 2; i++) {
+            if (!run_compiled(&d[i + 1], m[i], seed, fault.op >= 0))
+                continue;
+            if (!kir_data_same(&d[0], &d[i + 1]))
+                FXTEST_FAIL("seed %" PRIu64 ", %s", seed, i ? "widened" : "not widened");
+            kir_data_done(&d[i + 1]);
+        }
+        kir_data_done(&d[0]);
+        fx_kir_interp_free(x);
+        teardown();
+    }
 }
 
 /* ---- Compiles ---------------------------------------------------------------------------------------------- */
@@ -546,7 +644,7 @@ static void gpu_tool(const char *target, fx_code_form form, const char *command)
 {
     if (!setup(target))
         return;
-    for (size_t i = 0; i < FX_COUNT(types); i++) {
+    for (size_t i = 0; i < FX_COUNT(all_types); i++) {
         fx_buf text, code;
         char path[] = "/tmp/fornax-gpu-XXXXXX", line[600];
         int fd = mkstemp(path);
@@ -554,12 +652,12 @@ static void gpu_tool(const char *target, fx_code_form form, const char *command)
 
         fx_buf_init(&text, &fx_mem_libc);
         fx_buf_init(&code, &fx_mem_libc);
-        gpu_kernel(&text, types[i]);
+        gpu_kernel(&text, all_types[i]);
         CHECK_STR(compiled(&code, text.p, target, &(fx_codegen_options){ .form = form, .kernel = FX_STR("gpu"), .ids = (int64_t[]){ 3 } }), "");
         CHECK(f && code.n && fwrite(code.p, 1, code.n, f) == code.n && fclose(f) == 0);
         snprintf(line, sizeof(line), "%s %s", command, path);
         if (code.n && system(line) != 0)
-            FXTEST_FAIL("%s: %s refuses the code for %s", target, command, fx_dtype_name(types[i]));
+            FXTEST_FAIL("%s: %s refuses the code for %s", target, command, fx_dtype_name(all_types[i]));
         remove(path);
         fx_buf_done(&text);
         fx_buf_done(&code);

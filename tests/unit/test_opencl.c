@@ -89,18 +89,18 @@ static void run_text(const char *text, uint64_t *args, const run_buffer *buffers
 TEST(ops_and_conversions)
 {
     NEED_DEVICE();
-    for (size_t i = 0; i < FX_COUNT(types); i++) {
+    for (size_t i = 0; i < FX_COUNT(all_types); i++) {
         const int64_t n = N_VALUES / 128;
         const int64_t counts[] = { n * 128, n * 128 * 64, n * 128 * 64, n * 128 * 32, n };
-        const fx_dtype t[] = { types[i], types[i], FX_BOOL, FX_F64, FX_I64 };
+        const fx_dtype t[] = { all_types[i], all_types[i], FX_BOOL, FX_F64, FX_I64 };
         run_buffer b[5];
         fx_buf text;
 
         for (int j = 0; j < 5; j++)
             b[j] = (run_buffer){ t[j], counts[j], calloc((size_t)counts[j], fx_dtype_size(t[j])) };
-        fill(types[i], b[0].data, 0);
+        fill(all_types[i], b[0].data, 0);
         fx_buf_init(&text, &fx_mem_libc);
-        gpu_kernel(&text, types[i]);
+        gpu_kernel(&text, all_types[i]);
         run_text(text.p, (uint64_t[]){ (uint64_t)n, 0 }, b, 5, i % 2 ? 1 : 32);
         fx_buf_done(&text);
         for (int j = 0; j < 5; j++)
