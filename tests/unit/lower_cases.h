@@ -153,6 +153,26 @@ static const lower_case lower_cases[] = {
     { "empty", 2,
       "%x = input f32[0,4]\n%y = add %x, %x\n%s = sum %x, axis=0\noutput %y, %s",
       "f32[0,4] \nf32[1,4] 0 0 0 0" },
+    { "conv2d_transpose", 1,
+      "%x = input f32[1,2,2,2]\n"
+      "%w = input f32[2,2,3,2]\n"
+      "%y = conv2d_transpose %x, %w, strides={2, 2}\n"
+      "output %y",
+      "f32[1,4,4,3] 29 20 -11 -20 26 -5 20 29 -17 -8 23 -23 -14 -23 23 -8 -17 29 -14 -5 26 -20 -11 20 -11 -17 10 4 -13 14 -20 -8 4 16 -16 -4 8 2 -15 12 6 -11 8 20 -12 0 12 -20" },
+    { "fold", 1,
+      "%x = input f32[1,4,4]\n%y = fold %x, output_size={3, 3}, kernel={2, 2}\noutput %y",
+      "f32[1,1,3,3] -5 3 -3 -6 14 -2 -1 0 1" },
+    { "resize_nearest", 1,
+      "%x = input f32[2,3]\n"
+      "%y = resize_nearest %x, shape={4, 6}, coordinates=asymmetric, round=floor\n"
+      "output %y",
+      "f32[4,6] -5 -5 2 2 -2 -2 -5 -5 2 2 -2 -2 5 5 1 1 -3 -3 5 5 1 1 -3 -3" },
+    { "resize_linear", 1,
+      "%x = input f32[3]\n%y = resize_linear %x, shape={6}\noutput %y",
+      "f32[6] -5 -3.25 0.25 1 -1 -2" },
+    { "random_uniform", 1,
+      "%s = constant i64, {7}\n%y = random_uniform %s, f32[2,3], low=1, high=3\noutput %y",
+      "f32[2,3] 2.9091942 1.8139209 1.0121503 1.7803981 1.5798572 1.677226" },
     { "call", 3,
       "graph @twice {\n"
       "%a = input f32[k]\n"
