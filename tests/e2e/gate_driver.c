@@ -358,13 +358,15 @@ int main(int argc, char **argv)
     open_all(&d, argc, argv);
     batch = atoi(argv[2]);
     do {
-        for (n = 0; n < batch && (in = json_loadf(stdin, JSON_DISABLE_EOF_CHECK, NULL)) != NULL; n++)
+        for (n = 0; n < batch && (in = json_loadf(stdin, JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, NULL)) != NULL; n++)
             begin(&jobs[n], &d, in);
         for (int i = 0; i < n; i++)
             wait_for(&jobs[i]);
         for (int i = 0; i < n; i++)
             end(&jobs[i]);
     } while (n == batch);
+    if (!feof(stdin))
+        die("a request isn't JSON", NULL);
     close_all(&d);
     return 0;
 }
