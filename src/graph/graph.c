@@ -108,6 +108,25 @@ fx_graph *fx_graph_find(const fx_module *m, fx_str name)
     return NULL;
 }
 
+bool fx_module_add_library(fx_module *m, fx_str path)
+{
+    fx_library **end = &m->libraries;
+    char *copy;
+
+    for (; *end; end = &(*end)->next) {
+        if (fx_str_eq((*end)->path, path))
+            return true;
+    }
+    copy = fx_arena_strdup(m->arena, path.p, path.n);
+    *end = copy ? FX_ARENA_NEW(m->arena, fx_library) : NULL;
+    if (!*end) {
+        no_memory(m);
+        return false;
+    }
+    (*end)->path = fx_str_n(copy, path.n);
+    return true;
+}
+
 fx_op *fx_graph_output(const fx_graph *g)
 {
     fx_op *last = fx_graph_body(g)->last;

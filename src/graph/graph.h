@@ -29,6 +29,7 @@
 #include "graph/graph_dim.h"
 #include "tensor/args.h"
 #include "tensor/ops.h"
+#include "tensor/tensor.h"
 
 /* ---- Types ------------------------------------------------------------------------- */
 
@@ -39,7 +40,6 @@ bool fx_vtype_of_name(fx_dtype *out, fx_str name);
 
 typedef enum fx_device_kind { FX_DEVICE_CPU } fx_device_kind;
 
-#define FX_MAX_RANK 8
 typedef struct fx_type {
     fx_dtype dtype;
     fx_device_kind device;
@@ -57,6 +57,8 @@ static inline fx_type fx_type2(fx_dtype t, fx_dim a, fx_dim b)
 {
     return (fx_type){ .dtype = t, .rank = 2, .dim = { a, b } };
 }
+/* The product of the sizes; the statuses of fx_dim_mul. */
+fx_status fx_count_elements(fx_arena *a, const fx_type *t, fx_dim *out);
 static inline fx_dim fx_type_last(const fx_type *t) { return t->rank ? t->dim[t->rank - 1] : fx_dim_of(1); }
 
 /* ---- Structure ------------------------------------------------------------------------ */
@@ -157,7 +159,14 @@ struct fx_graph {
     fx_module *module;
     fx_graph *next;
     fx_str name;
+    bool subgraph;               /* made to be called */
     fx_region *region;
+};
+
+typedef struct fx_library fx_library;
+struct fx_library {              /* of kernels: a package's file or a folder of sources */
+    fx_str path;
+    fx_library *next;
 };
 
 typedef struct fx_point {
@@ -168,6 +177,7 @@ typedef struct fx_point {
 struct fx_module {
     fx_arena *arena;
     fx_graph *first, *last;
+    fx_library *libraries;       /* where custom ops are looked for, in this order */
     fx_point at;
     bool failed;
     fx_error err;
@@ -187,6 +197,9 @@ fx_graph *fx_graph_find(const fx_module *m, fx_str name);
 static inline fx_block *fx_graph_body(const fx_graph *g) { return g->region->first; }
 /* The OUTPUT op; NULL before there is one. */
 fx_op *fx_graph_output(const fx_graph *g);
+
+/* Adds a path to the module's kernel libraries, unless it is there; false: no memory. */
+bool fx_module_add_library(fx_module *m, fx_str path);
 
 /* A block without an owner yet, with these arguments. */
 fx_block *fx_block_new(fx_module *m, const fx_type *args, int n_args);

@@ -1,6 +1,7 @@
 /* graph_parse.c - reads the text that graph_print.c writes.
  *
- *     module  := { "graph" "@" name "{" ops "}" }  |  ops          the latter is one graph "main"
+ *     module  := { "library" string } { ( "graph" | "subgraph" ) "@" name "{" ops "}" }
+ *              | ops                                   one graph "main"
  *     op      := [ value { "," value } "=" ] opcode [ arg { "," arg } ] { region }
  *     arg     := value | "_" | type | dtype | string | "{" numbers "}" | name "=" ( scalar | list )
  *     scalar  := number | "true" | "false" | word | dim | string
@@ -804,27 +805,52 @@ static bool parse_graph(parser *p, fx_str name, size_t at)
     return ok;
 }
 
+static bool at_word(const parser *p, const char *word)
+{
+    return p->t.kind == T_NAME && fx_str_is(p->t.s, word);
+}
+
+static bool parse_library(parser *p)
+{
+    fx_attr path = { .key = FX_A_NAME };
+
+    if (!advance(p))
+        return false;
+    if (p->t.kind != T_STRING)
+        return fault(p, p->t.at, "expected the path of a kernel library");
+    return parse_string(p, &path) && (fx_module_add_library(p->m, path.u.s) || no_memory(p));
+}
+
+static bool parse_named_graph(parser *p)
+{
+    bool subgraph = at_word(p, "subgraph");
+    token name;
+
+    if (!subgraph && !at_word(p, "graph"))
+        return fault(p, p->t.at, "expected graph @name {");
+    if (!advance(p) || !expect(p, "@", "expected @name"))
+        return false;
+    name = p->t;
+    if (name.kind != T_NAME)
+        return fault(p, p->t.at, "expected a name");
+    if (!advance(p) || !expect(p, "{", "expected {") || !parse_graph(p, name.s, name.at) ||
+        !expect(p, "}", "expected } or an op"))
+        return false;
+    p->m->last->subgraph = subgraph;
+    return true;
+}
+
 static bool parse_module(parser *p)
 {
     if (!advance(p))
         return false;
-    if (p->t.kind != T_NAME || !fx_str_is(p->t.s, "graph"))
+    if (!at_word(p, "graph") && !at_word(p, "subgraph") && !at_word(p, "library"))
         return parse_graph(p, FX_STR("main"), 0) && (p->t.kind == T_END || fault(p, p->t.at, "expected an op"));
-    while (p->t.kind != T_END) {
-        token name;
-
-        if (p->t.kind != T_NAME || !fx_str_is(p->t.s, "graph"))
-            return fault(p, p->t.at, "expected graph @name {");
-        if (!advance(p) || !expect(p, "@", "expected @name"))
-            return false;
-        name = p->t;
-        if (name.kind != T_NAME)
-            return fault(p, p->t.at, "expected a name");
-        if (!advance(p) || !expect(p, "{", "expected {") || !parse_graph(p, name.s, name.at) ||
-            !expect(p, "}", "expected } or an op"))
+    while (p->st == FORNAX_OK && p->t.kind != T_END) {
+        if (!(at_word(p, "library") && !p->m->first ? parse_library(p) : parse_named_graph(p)))
             return false;
     }
-    return true;
+    return p->st == FORNAX_OK;
 }
 
 fx_status fx_module_parse(fx_module **out, fx_arena *arena, const char *name, fx_str text, fx_error *err)

@@ -251,7 +251,7 @@ void fx_graph_print(const fx_graph *g, fx_buf *out)
     printer p = { .out = out };
 
     fx_naming_init(&p.names, g->module->arena->mem);
-    fx_buf_printf(out, "graph @%.*s {\n", FX_STR_ARG(g->name));
+    fx_buf_printf(out, "%sgraph @%.*s {\n", g->subgraph ? "sub" : "", FX_STR_ARG(g->name));
     print_block(&p, fx_graph_body(g), 1);
     fx_buf_puts(out, "}\n");
     if (p.names.failed)
@@ -261,6 +261,11 @@ void fx_graph_print(const fx_graph *g, fx_buf *out)
 
 void fx_module_print(const fx_module *m, fx_buf *out)
 {
+    for (const fx_library *l = m->libraries; l; l = l->next) {
+        fx_buf_puts(out, "library ");
+        print_string(out, l->path);
+        fx_buf_putc(out, '\n');
+    }
     for (const fx_graph *g = m->first; g; g = g->next)
         fx_graph_print(g, out);
 }

@@ -20,7 +20,6 @@ bool fx_rule_bad(fx_module *m, const fx_op *op, const char *fmt, ...) FX_PRINTF(
 bool fx_rule_dim(fx_module *m, const fx_op *op, fx_status st);
 /* The op's axis for a value of that rank (up to rank itself where 'end' is 1: a new axis). */
 bool fx_rule_axis(fx_module *m, const fx_op *op, fx_attr_key key, int rank, int *axis);
-fx_status fx_count_elements(fx_arena *a, const fx_type *t, fx_dim *out);
 /* NumPy's: axes aligned at the end; a pair is equal, 1 or absent. y keeps its dtype. */
 bool fx_rule_broadcast(fx_module *m, const fx_op *op, const fx_type *a, const fx_type *b, fx_type *y);
 /* Elements start, start + step, ... of an axis of that size, n of them: whether they are some of it,

@@ -53,7 +53,8 @@ enum {
     FX_OPF_COMMUTES = 8,
     FX_OPF_STEP = 16,            /* reads the row table of the step */
     FX_OPF_REGIONS = 32,         /* owns blocks */
-    FX_OPF_BUFFERS = 64          /* takes buffers among its operands */
+    FX_OPF_BUFFERS = 64,         /* takes buffers among its operands */
+    FX_OPF_MODEL = 128           /* of language models; has no function in fornax_ops.h */
 };
 
 #define FX_MAX_ATTRS 15          /* of an op */

@@ -29,6 +29,20 @@ bool fx_dtype_promote(fx_dtype a, fx_dtype b, fx_dtype *out)
     return holds(*out, a) && holds(*out, b);
 }
 
+bool fx_dtype_counts_to(fx_dtype t, int64_t x)
+{
+    uint64_t size = x < 0 ? -(uint64_t)x : (uint64_t)x;
+    int bits = ranges[t].bits;
+
+    if (x < 0 && !ranges[t].negative)
+        return false;
+    if (bits >= 63)
+        return true;
+    if (fx_dtype_is_float(t) || x < 0)
+        return size <= (uint64_t)1 << bits;      /* 2^bits itself: one bit, or two's complement */
+    return size < (uint64_t)1 << bits;
+}
+
 double fx_scalar_f64(fx_dtype t, const void *at)
 {
     uint16_t h;

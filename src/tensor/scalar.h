@@ -13,6 +13,8 @@
 /* The one of a and b that holds all numbers of the other; false if neither does (u8 and i8), or
  * one is no plain type. */
 bool fx_dtype_promote(fx_dtype a, fx_dtype b, fx_dtype *out);
+/* Whether t, a plain type, holds x and all integers between 0 and x. */
+bool fx_dtype_counts_to(fx_dtype t, int64_t x);
 /* What sums of t are kept in: f32 for the smaller floats, else t. */
 static inline fx_dtype fx_dtype_sums_in(fx_dtype t)
 {

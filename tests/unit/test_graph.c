@@ -340,7 +340,9 @@ static const char *const texts[] = {
     "  output %y, %q.2, %c.2\n"
     "}\n",
 
-    "graph @half {\n"
+    "library \"kernels/a \\\"b\\\".so\"\n"
+    "library \"kernels/src\"\n"
+    "subgraph @half {\n"
     "  %x = input f32[n,4]\n"
     "  %l, %r = chunk %x, parts=2  # f32[n,2], f32[n,2]\n"
     "  output %r, %l\n"
@@ -476,6 +478,8 @@ static const struct { const char *text, *where, *why; } refused[] = {
       "rot_dim" },
     { "%c = chain\n%k = input f32[rows,64]\n%a = kv_store %k, %k, %c, layer=0, kv_heads=2\n"
       "%b = kv_store %k, %k, %c, layer=1, kv_heads=2\noutput %a, %b", "", "chain forks" },
+    { "library kernels\ngraph @a { output }", "t:1:9:", "path of a kernel library" },
+    { "graph @a { output }\nlibrary \"x\"", "t:2:1:", "expected graph @name" },
     { "graph @a { output }\ngraph @a { output }", "t:2:8:", "of this name" },
     { "graph @a { output", "t:1:18:", "expected }" },
     { "%x = input f32[4]; output %x", "t:1:18:", "means nothing" },
