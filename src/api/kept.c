@@ -7,7 +7,9 @@
  *
  * It begins where the conversation before it, rendered with its generation prompt, ends.  Where the whole doesn't go on from there,
  * the prompt had opened a thought that history leaves out: then it begins before that thought's tag, and the reply's
- * own thought is left out as well.  It ends at the template's next end token.
+ * own thought is left out as well.  It ends at the template's next end token.  Nearly all templates write the same
+ * before each reply; where there are as many of those headers as assistant's messages, they are the beginnings, and nothing else
+ * needs to be rendered.
  *
  * A reply is placed only if it says what its message says (whoever changed the message, wins), and if the part of
  * the text that it replaces, taken apart, says the same: so a template that puts something else there is left alone. */
@@ -152,9 +154,10 @@ static fx_status read_ids(fx_kept_reply *r, const fornax_tokenizer *tok, const j
 static fx_status take_one(fx_kept *k, json_t *message, size_t i, fx_error *err)
 {
     json_t *list = json_object_get(message, "emitted");
-    fx_kept_reply r = { .message = i, .end_id = -1, .before.n = SIZE_MAX, .cut.n = SIZE_MAX };
+    fx_kept_reply r = { .message = i, .end_id = -1, .before.n = SIZE_MAX, .cut.n = SIZE_MAX, .nth = k->n_assistant };
     fx_status st;
 
+    k->n_assistant += fx_str_eq(string_of(json_object_get(message, "role")), FX_STR("assistant"));
     if (!list)
         return FORNAX_OK;
     fx_ids_init(&r.ids, &k->tok->ctx->mem);
@@ -175,8 +178,8 @@ static fx_status text_of(fx_buf *out, const fx_kept *k, const int32_t *ids, size
     return out->failed ? fx_nomem(err, "a kept reply") : FORNAX_OK;
 }
 
-/* What the model saw before this reply. */
-static fx_status render_before(fx_rendered *out, const fx_kept *k, size_t n, fx_error *err)
+/* The first n messages, as the model sees them; prompt: with the generation prompt behind. */
+static fx_status render_first(fx_rendered *out, const fx_kept *k, size_t n, bool prompt, fx_error *err)
 {
     json_t *request = json_copy(k->request), *messages = json_array();
     fx_status st = request && messages ? FORNAX_OK : fx_nomem(err, "a conversation");
@@ -185,7 +188,7 @@ static fx_status render_before(fx_rendered *out, const fx_kept *k, size_t n, fx_
         if (json_array_append(messages, json_array_get(json_object_get(k->request, "messages"), i)) != 0)
             st = fx_nomem(err, "a conversation");
     if (st == FORNAX_OK && (json_object_set(request, "messages", messages) != 0 ||
-                            json_object_set_new(request, "add_generation_prompt", json_true()) != 0))
+                            json_object_set_new(request, "add_generation_prompt", json_boolean(prompt)) != 0))
         st = fx_nomem(err, "a conversation");
     if (st == FORNAX_OK)
         st = fx_api_render(out, k->tok, request, err);
@@ -211,58 +214,128 @@ static size_t thought_begin(const fx_codec *c, fx_str text)
     return fx_str_ends(fx_str_n(text.p, to), open) ? to - open.n : SIZE_MAX;
 }
 
-/* Whether the reply still is its message's, and what it was written behind. */
-static fx_status look_back(fx_kept *k, fx_kept_reply *r, const fx_rendered *before, fx_error *err)
+/* Does the reply say what its message says? behind: what it was written behind, or the end of that. */
+static fx_status compare(fx_kept *k, fx_kept_reply *r, fx_str behind, fx_error *err)
 {
     json_t *message = json_array_get(json_object_get(k->request, "messages"), r->message);
-    fx_str text = fx_buf_view(&before->text);
-    size_t cut = thought_begin(k->codec, text);
-    bool same = true;
     fx_buf wrote;
     said s = { 0 };
     fx_status st = text_of(&wrote, k, r->ids.at, r->ids.n, err);
 
     if (st == FORNAX_OK)
-        st = take_apart(&s, k, fx_buf_view(&wrote), fx_api_thinking(k->codec, text), err);
+        st = take_apart(&s, k, fx_buf_view(&wrote), fx_api_thinking(k->codec, behind), err);
     if (st == FORNAX_OK) {
-        same = same_text(message, &s) && equal_calls(json_object_get(message, "tool_calls"), s.calls);
-        st = same_thought(&same, message, &s, err);
+        r->same = same_text(message, &s) && equal_calls(json_object_get(message, "tool_calls"), s.calls);
+        st = same_thought(&r->same, message, &s, err);
         r->thinks = s.thought.n > 0;
-    }
-    if (st == FORNAX_OK && same) {
-        r->before = prefix_of(text);
-        if (cut != SIZE_MAX)
-            r->cut = prefix_of(fx_str_n(text.p, cut));
     }
     said_done(&s);
     fx_buf_done(&wrote);
     return st;
 }
 
-fx_status fx_kept_take(fx_kept *k, const fornax_tokenizer *tok, json_t *request, fx_error *err)
+/* ---- Headers ---- */
+
+/* The next header from 'at' on that doesn't begin within data (the role in it may be data). */
+static size_t next_header(const fx_rendered *r, fx_str header, size_t at, size_t *d)
 {
-    json_t *messages = json_object_get(request, "messages"), *tools = json_object_get(request, "tools");
-    bool calls = json_array_size(tools) > 0;
+    fx_str text = fx_buf_view(&r->text);
+
+    while ((at = fx_str_find(text, header, at)) != FX_STR_NONE) {
+        while (*d < r->data.n && r->data.at[*d].end <= at)
+            ++*d;
+        if (*d == r->data.n || r->data.at[*d].begin > at)
+            return at;
+        at++;
+    }
+    return FX_STR_NONE;
+}
+
+static size_t count_headers(const fx_rendered *r, fx_str header)
+{
+    size_t n = 0, d = 0;
+
+    for (size_t at = 0; (at = next_header(r, header, at, &d)) != FX_STR_NONE; at += header.n)
+        n++;
+    return n;
+}
+
+static fx_str header_of(const fx_kept *k) { return fx_str_n(fx_buf_view(&k->header).p, k->header_cut); }
+
+/* What the generation prompt adds, if it stands before each of the assistant's messages. */
+static fx_status find_header(fx_kept *k, fx_error *err)
+{
+    const fx_mem *mem = &k->tok->ctx->mem;
+    size_t last = k->replies.at[k->replies.n - 1].message, all = json_array_size(json_object_get(k->request, "messages")), cut;
+    fx_rendered without = { 0 }, with = { 0 }, whole = { 0 };
+    fx_status st = render_first(&without, k, last, false, err);
+
+    if (st == FORNAX_OK)
+        st = render_first(&with, k, last, true, err);
+    if (st == FORNAX_OK)
+        st = render_first(&whole, k, all, false, err);
+    if (st == FORNAX_OK && fx_str_starts(fx_buf_view(&with.text), fx_buf_view(&without.text))) {
+        fx_buf_str(&k->header, fx_str_n(with.text.p + without.text.n, with.text.n - without.text.n));
+        cut = thought_begin(k->codec, fx_buf_view(&k->header));
+        k->header_cut = FX_MIN(cut, k->header.n);
+        if (k->header_cut == 0 || count_headers(&whole, header_of(k)) != k->n_assistant)
+            k->header_cut = 0;
+    }
+    fx_rendered_done(&without, mem);
+    fx_rendered_done(&with, mem);
+    fx_rendered_done(&whole, mem);
+    return st != FORNAX_OK ? st : k->header.failed ? fx_nomem(err, "a conversation") : FORNAX_OK;
+}
+
+/* Without a common header: the conversation before each reply, until enough was rendered. */
+static fx_status look_back(fx_kept *k, fx_error *err)
+{
     size_t spent = 0;
 
-    *k = (fx_kept){ .tok = tok, .request = request, .codec = fx_api_codec(tok, calls) };
-    for (size_t i = 0; i < json_array_size(messages); i++)
-        FX_TRY(take_one(k, json_array_get(messages, i), i, err));
-    if (k->replies.n > 0)
-        FX_TRY(fx_api_special_tags(&k->special, tok, k->codec, calls, err));
     for (size_t i = 0; i < k->replies.n && spent < MAX_EXTRA; i++) {
+        fx_kept_reply *r = &k->replies.at[i];
         fx_rendered before;
-        fx_status st = render_before(&before, k, k->replies.at[i].message, NULL);
+        fx_status st = render_first(&before, k, r->message, true, NULL);
+        fx_str text;
+        size_t cut;
 
         if (st == FORNAX_ENOMEM)
             return fx_nomem(err, "a conversation");
         if (st != FORNAX_OK)
             continue;                    /* the template has no such place */
-        spent += before.text.n;
-        st = look_back(k, &k->replies.at[i], &before, err);
-        fx_rendered_done(&before, &tok->ctx->mem);
+        text = fx_buf_view(&before.text);
+        spent += text.n;
+        r->before = prefix_of(text);
+        cut = thought_begin(k->codec, text);
+        if (cut != SIZE_MAX)
+            r->cut = prefix_of(fx_str_n(text.p, cut));
+        st = compare(k, r, text, err);
+        fx_rendered_done(&before, &k->tok->ctx->mem);
         FX_TRY(st);
     }
+    return FORNAX_OK;
+}
+
+fx_status fx_kept_take(fx_kept *k, const fornax_tokenizer *tok, json_t *request, fx_error *err)
+{
+    json_t *messages = json_object_get(request, "messages");
+    bool calls = json_array_size(json_object_get(request, "tools")) > 0;
+    fx_status st;
+
+    *k = (fx_kept){ .tok = tok, .request = request, .codec = fx_api_codec(tok, calls) };
+    fx_buf_init(&k->header, &tok->ctx->mem);
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        FX_TRY(take_one(k, json_array_get(messages, i), i, err));
+    if (k->replies.n == 0)
+        return FORNAX_OK;
+    FX_TRY(fx_api_special_tags(&k->special, tok, k->codec, calls, err));
+    st = find_header(k, NULL);
+    if (st == FORNAX_ENOMEM)
+        return fx_nomem(err, "a conversation");
+    if (st != FORNAX_OK || k->header_cut == 0)
+        return look_back(k, err);
+    for (size_t i = 0; i < k->replies.n; i++)
+        FX_TRY(compare(k, &k->replies.at[i], fx_buf_view(&k->header), err));
     return FORNAX_OK;
 }
 
@@ -354,15 +427,20 @@ static fx_status skip_thought(bool *ok, const fx_kept *k, fx_kept_reply *r, fx_e
     return FORNAX_OK;
 }
 
-static fx_status place_one(const fx_kept *k, fx_kept_reply *reply, const fx_rendered *r, size_t from, fx_error *err)
+/* Where the reply begins by what it was written behind; SIZE_MAX: nowhere. */
+static size_t begin_behind(const fx_kept_reply *reply, fx_str whole)
+{
+    const fx_kept_prefix *p = begins_with(whole, &reply->before) ? &reply->before : &reply->cut;
+
+    return begins_with(whole, p) ? p->n : SIZE_MAX;
+}
+
+static fx_status place_one(const fx_kept *k, fx_kept_reply *reply, const fx_rendered *r, size_t begin, fx_error *err)
 {
     fx_str whole = fx_buf_view(&r->text);
-    const fx_kept_prefix *p = begins_with(whole, &reply->before) ? &reply->before : &reply->cut;
     bool same, thought, ok = true;
 
-    if (reply->before.n == SIZE_MAX || !begins_with(whole, p) || p->n < from)
-        return FORNAX_OK;
-    reply->place = (fx_span){ p->n, find_end(k, reply, r, p->n) };
+    reply->place = (fx_span){ begin, find_end(k, reply, r, begin) };
     FX_TRY(look_at_place(&same, &thought, k, reply, whole, err));
     if (same && reply->thinks && !thought)
         FX_TRY(skip_thought(&ok, k, reply, err));
@@ -370,14 +448,34 @@ static fx_status place_one(const fx_kept *k, fx_kept_reply *reply, const fx_rend
     return FORNAX_OK;
 }
 
+/* Behind the n-th header, and behind the thought that it opened where that is there too. *at, *n, *d: how far it was looked. */
+static size_t begin_of_nth(const fx_kept *k, const fx_rendered *r, size_t nth, size_t *at, size_t *n, size_t *d)
+{
+    fx_str header = header_of(k), all = fx_buf_view(&k->header), text = fx_buf_view(&r->text);
+    size_t found = FX_STR_NONE;
+
+    for (; *n <= nth; ++*n) {
+        found = next_header(r, header, *at, d);
+        if (found == FX_STR_NONE)
+            return FX_STR_NONE;
+        *at = found + header.n;
+    }
+    return found != FX_STR_NONE && fx_str_starts(fx_str_n(text.p + found, text.n - found), all) ? found + all.n : *at;
+}
+
 fx_status fx_kept_place(fx_kept *k, const fx_rendered *r, fx_error *err)
 {
-    size_t from = 0;
+    size_t from = 0, at = 0, n = 0, d = 0;
 
     for (size_t i = 0; i < k->replies.n; i++) {
-        FX_TRY(place_one(k, &k->replies.at[i], r, from, err));
-        if (k->replies.at[i].placed)
-            from = k->replies.at[i].place.end;
+        fx_kept_reply *reply = &k->replies.at[i];
+        size_t begin = k->header_cut > 0 ? begin_of_nth(k, r, reply->nth, &at, &n, &d) : begin_behind(reply, fx_buf_view(&r->text));
+
+        if (!reply->same || begin == FX_STR_NONE || begin < from)
+            continue;
+        FX_TRY(place_one(k, reply, r, begin, err));
+        if (reply->placed)
+            from = reply->place.end;
     }
     return FORNAX_OK;
 }
@@ -449,4 +547,5 @@ void fx_kept_done(fx_kept *k)
     for (size_t i = 0; i < k->replies.n; i++)
         fx_ids_done(&k->replies.at[i].ids);
     FX_VEC_FREE(&k->replies, &k->tok->ctx->mem);
+    fx_buf_done(&k->header);
 }

@@ -12,21 +12,21 @@
 
 #include "api/api.h"
 
-/* The text of a prefix of the conversation, by its length and hash. */
 typedef struct fx_kept_prefix {
-    size_t n;                    /* SIZE_MAX: there is none */
+    size_t n;                    /* SIZE_MAX: not known */
     fx_hash128 hash;
 } fx_kept_prefix;
 
 typedef struct fx_kept_reply {
     size_t message;              /* its index */
+    size_t nth;                  /* of the assistant's messages */
     fx_ids ids;                  /* what the model wrote, without the end token */
     int32_t end_id;              /* that, or -1 */
-    bool thinks;                 /* it has a thought */
-    /* What it was written behind; and that without the thought which the prompt had opened. */
+    bool same, thinks;           /* it says what its message says; it has a thought */
+    /* What it was written behind, by length and hash; and that without the thought which the prompt had opened. */
     fx_kept_prefix before, cut;
     size_t from;                 /* ids[from..] stand for ... */
-    fx_span place;               /* ... this part of the rendered text; empty: for none */
+    fx_span place;               /* ... this part of the rendered text */
     bool placed;
 } fx_kept_reply;
 
@@ -34,6 +34,9 @@ typedef struct fx_kept {
     const fornax_tokenizer *tok;
     const fx_codec *codec;
     bool special;                /* control tokens belong to replies' text */
+    fx_buf header;               /* what the template writes before every reply; empty: not always the same */
+    size_t header_cut;           /* of it without a thought that it opens */
+    size_t n_assistant;
     json_t *request;             /* borrowed, and changed: "emitted" goes, thoughts of kept replies come back */
     FX_VEC(fx_kept_reply) replies;
 } fx_kept;

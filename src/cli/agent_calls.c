@@ -34,7 +34,9 @@ static void name_call(FILE *to, const fx_tool *tool, const json_t *arguments, si
     char *text = json_dumps(arguments, JSON_COMPACT | JSON_ENSURE_ASCII);
     size_t n = text ? strlen(text) : 0;
 
-    fprintf(to, "%s %.*s%s", FX_SHOW(fx_str_of(tool->name)), (int)FX_MIN(n, most), text ? text : "", n > most ? "..." : "");
+    fprintf(to, "%s ", FX_SHOW(fx_str_of(tool->name)));
+    fwrite(text ? text : "", 1, FX_MIN(n, most), to);
+    fputs(n > most ? "..." : "", to);
     free(text);
 }
 
@@ -49,7 +51,7 @@ static bool may_run(fx_tool *tool, const json_t *arguments, const char **why)
         return false;
     for (;;) {
         fprintf(stderr, "run ");
-        name_call(stderr, tool, arguments, 4000);
+        name_call(stderr, tool, arguments, SIZE_MAX);
         fprintf(stderr, " ? [y]es, [n]o, [a]lways: ");
         answer = read_letter();
         if (answer == 'y' || answer == 'a' || answer == 'n' || answer == 0)

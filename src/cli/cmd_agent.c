@@ -357,6 +357,8 @@ static int run(const void *o, int n, char **args)
     (void)n;
     if (opt->check && !opt->transcript)
         return fx_cli_usage("--check needs --transcript");
+    if (opt->check && opt->prompt)
+        return fx_cli_usage("--check takes no --prompt");
     fx_cli_catch_interrupt();
     if (!a.messages || read_kwargs(&a, &err) != FORNAX_OK) {
         status = fx_cli_fail(&err);
