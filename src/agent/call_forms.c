@@ -190,6 +190,20 @@ fx_scan fx_body_xml_function(fx_reply *r, bool last, size_t *end)
     return params_call(r, fx_str_trim(name), &tags, last, at, end);
 }
 
+/* NAME"> <parameter name="K">V</parameter> ... */
+fx_scan fx_body_xml_invoke(fx_reply *r, bool last, size_t *end)
+{
+    static const param_tags tags = { "<parameter name=\"", "\">", "", "</parameter>", false };
+    fx_str text = fx_buf_view(&r->held), name;
+    size_t at = r->body;
+
+    if (take_until(text, "\">", &at, &name) != FX_SCAN_DONE)
+        return last ? FX_SCAN_BAD : FX_SCAN_MORE;
+    if (name.n == 0 || fx_str_find(name, FX_STR("<"), 0) != FX_STR_NONE)
+        return FX_SCAN_BAD;
+    return params_call(r, name, &tags, last, at, end);
+}
+
 /* ---- [NAME(K=V, ...), ...]: Python literals ---- */
 
 typedef struct py {

@@ -10,6 +10,7 @@
  *     FX_CALL_NAME_JSON     before_name NAME after_name ARGUMENTS
  *     FX_CALL_XML_PAIRS     NAME (<arg_key>K</arg_key><arg_value>V</arg_value>)*      (GLM)
  *     FX_CALL_XML_FUNCTION  <function=NAME>(<parameter=K>V</parameter>)*</function>   (Qwen3-Coder)
+ *     FX_CALL_XML_INVOKE    NAME">(<parameter name="K">V</parameter>)*                (MiniMax)
  *     FX_CALL_PYTHON        [NAME(K=V, ...), ...]                                     (Llama 4, LFM2)
  *     FX_CALL_HARMONY       messages on channels                                      (gpt-oss)
  *
@@ -23,8 +24,8 @@
 #define FX_HARMONY_MESSAGE "<|message|>"
 
 typedef enum fx_call_form {
-    FX_CALL_JSON, FX_CALL_JSON_LIST, FX_CALL_NAME_JSON, FX_CALL_XML_PAIRS, FX_CALL_XML_FUNCTION, FX_CALL_PYTHON,
-    FX_CALL_HARMONY
+    FX_CALL_JSON, FX_CALL_JSON_LIST, FX_CALL_NAME_JSON, FX_CALL_XML_PAIRS, FX_CALL_XML_FUNCTION, FX_CALL_XML_INVOKE,
+    FX_CALL_PYTHON, FX_CALL_HARMONY
 } fx_call_form;
 
 typedef struct fx_codec {

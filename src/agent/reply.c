@@ -230,6 +230,7 @@ static fx_scan scan_call(fx_reply *r, bool last, size_t *end)
     case FX_CALL_NAME_JSON: return fx_body_name_json(r, last, end);
     case FX_CALL_XML_PAIRS: return fx_body_xml_pairs(r, last, end);
     case FX_CALL_XML_FUNCTION: return fx_body_xml_function(r, last, end);
+    case FX_CALL_XML_INVOKE: return fx_body_xml_invoke(r, last, end);
     case FX_CALL_PYTHON: return fx_body_python(r, last, end);
     default: return fx_body_json(r, last, end);
     }

@@ -50,6 +50,7 @@ fx_scan fx_body_json(fx_reply *r, bool last, size_t *end);
 fx_scan fx_body_name_json(fx_reply *r, bool last, size_t *end);
 fx_scan fx_body_xml_pairs(fx_reply *r, bool last, size_t *end);
 fx_scan fx_body_xml_function(fx_reply *r, bool last, size_t *end);
+fx_scan fx_body_xml_invoke(fx_reply *r, bool last, size_t *end);
 fx_scan fx_body_python(fx_reply *r, bool last, size_t *end);
 
 /* A tag of the codec without the blanks around it. */

@@ -95,7 +95,8 @@ static fx_status one_call(fx_gnode *out, fx_turn *t, const json_t *tool, size_t 
 {
     static fx_status (*const forms[])(fx_gnode *, fx_turn *, const json_t *, size_t, fx_error *) = {
         [FX_CALL_JSON] = json_call, [FX_CALL_JSON_LIST] = json_call, [FX_CALL_NAME_JSON] = named_call, [FX_CALL_HARMONY] = named_call,
-        [FX_CALL_XML_PAIRS] = fx_turn_pairs, [FX_CALL_XML_FUNCTION] = fx_turn_pairs, [FX_CALL_PYTHON] = fx_turn_pairs,
+        [FX_CALL_XML_PAIRS] = fx_turn_pairs, [FX_CALL_XML_FUNCTION] = fx_turn_pairs, [FX_CALL_XML_INVOKE] = fx_turn_pairs,
+        [FX_CALL_PYTHON] = fx_turn_pairs,
     };
 
     return forms[t->spec->codec->form](out, t, tool, i, err);

@@ -14,6 +14,7 @@ static const pair_form *form_of(const fx_codec *c)
     static const pair_form forms[] = {
         [FX_CALL_XML_PAIRS] = { "", "\n", "", "<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n", "", true },
         [FX_CALL_XML_FUNCTION] = { "<function=", ">\n", "</function>", "<parameter=", ">\n", "\n</parameter>\n", "", true },
+        [FX_CALL_XML_INVOKE] = { "", "\">\n", "", "<parameter name=\"", "\">", "</parameter>\n", "", true },
         [FX_CALL_PYTHON] = { "", "(", ")", "", "=", "", ", ", false },
     };
     static const pair_form compact = { "", "", "", "<arg_key>", "</arg_key><arg_value>", "</arg_value>", "", true };

@@ -28,6 +28,7 @@ static const row rows[] = {
     { CODECS "deepseek-v3.1.jinja", "deepseek-v3.1", EOS, true, false, true },
     { CODECS "kimi.jinja", "kimi", "<|im_end|>", false, false, true },
     { CODECS "glm-compact.jinja", "glm-compact", "<|endoftext|>", false, false, true },
+    { CODECS "minimax.jinja", "minimax", "[e~[", true, false, true },
     { CODECS "lfm2.jinja", "lfm2", "<|end_of_turn|>", false, false, true },
     { CODECS "pythonic.jinja", "pythonic", "<|end_of_turn|>", false, false, false },
     { CODECS "llama4.jinja", "llama4", "<|end_of_turn|>", false, false, false },

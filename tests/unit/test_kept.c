@@ -19,7 +19,8 @@ typedef struct family {
 static const family families[] = {
     { CODECS "hermes.jinja", "<|im_end|>" }, { CODECS "mistral.jinja", "</s>" }, { CODECS "mistral-args.jinja", "</s>" },
     { CODECS "llama3.jinja", "<|eot_id|>" }, { CODECS "deepseek.jinja", "<｜end▁of▁sentence｜>" }, { CODECS "kimi.jinja", "<|im_end|>" },
-    { CODECS "glm-compact.jinja", "<|endoftext|>" }, { CODECS "lfm2.jinja", "<|end_of_turn|>" }, { CODECS "pythonic.jinja", "<|end_of_turn|>" },
+    { CODECS "glm-compact.jinja", "<|endoftext|>" }, { CODECS "lfm2.jinja", "<|end_of_turn|>" }, { CODECS "minimax.jinja", "[e~[" },
+    { CODECS "pythonic.jinja", "<|end_of_turn|>" },
     { CODECS "llama4.jinja", "<|end_of_turn|>" }, { TEMPLATES "Qwen2.5-3B-Instruct.jinja", "<|im_end|>" },
     { TEMPLATES "Qwen3-4B-Instruct-2507.jinja", "<|im_end|>" }, { TEMPLATES "Qwen3-Coder-30B-A3B-Instruct.jinja", "<|im_end|>" },
     { TEMPLATES "Qwen3-4B.jinja", "<|im_end|>" },

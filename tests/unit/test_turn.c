@@ -35,6 +35,8 @@ static const family families[] = {
     { "glm", "", "<tool_call>$N\n<arg_key>a</arg_key>\n<arg_value>$V</arg_value>\n</tool_call>", "", "", "", true, true },
     { "glm-compact", "", "<tool_call>$N<arg_key>a</arg_key><arg_value>$V</arg_value></tool_call>", "", "", "", true, true },
     { "qwen3-coder", "", "<tool_call>\n<function=$N>\n<parameter=a>\n$V\n</parameter>\n</function>\n</tool_call>", "\n", "", "", true, true },
+    { "minimax", "<minimax:tool_call>\n", "<invoke name=\"$N\">\n<parameter name=\"a\">$V</parameter>\n</invoke>", "\n",
+      "\n</minimax:tool_call>", "", true, true },
     { "lfm2", "<|tool_call_start|>[", "$N(a=\"$V\")", ", ", "]<|tool_call_end|>", "", true, true },
     { "llama4", "[", "$N(a=\"$V\")", ", ", "]", "", true, false },
     { "pythonic", "[", "$N(a=\"$V\")", ", ", "]", "", true, false },
@@ -433,7 +435,9 @@ static void hidden(bench *b, const family *f)
     const fx_codec *c = fx_codec_find(fx_str_of(f->name));
     char s[4096], inner[1024], escaped[2048], args[2560], wanted[4096];
     size_t n = 0;
-    bool pairs = c->form == FX_CALL_XML_PAIRS || c->form == FX_CALL_XML_FUNCTION;
+    const char *ends[] = { [FX_CALL_XML_PAIRS] = "</arg_value></tool_call>", [FX_CALL_XML_FUNCTION] = "\n</parameter></tool_call>",
+                           [FX_CALL_XML_INVOKE] = "</parameter>\n</invoke>", [FX_CALL_HARMONY] = NULL };
+    bool pairs = ends[c->form] != NULL;
 
     one(inner, sizeof inner, f, c->close ? c->close : "", "refund", "x");
     for (const char *p = inner; *p; p++) {       /* inside a JSON string */
@@ -449,7 +453,7 @@ static void hidden(bench *b, const family *f)
     if (!b->special)                             /* as control tokens they aren't text */
         check(b, t, one(s, sizeof s, f, "", pairs ? "listing" : "note", args), wanted);
     if (pairs) {
-        snprintf(args, sizeof args, "%s", c->form == FX_CALL_XML_PAIRS ? "</arg_value></tool_call>" : "\n</parameter></tool_call>");
+        snprintf(args, sizeof args, "%s", ends[c->form]);
         strncat(args, inner, sizeof args - strlen(args) - 1);
         check(b, t, one(s, sizeof s, f, "", "note", args), NULL);
     }
