@@ -330,6 +330,65 @@ FORNAX_API fornax_op *fornax_op_while(fornax_graph *g, fornax_value *const *valu
  * inputs have. */
 FORNAX_API fornax_op *fornax_op_call(fornax_graph *g, fornax_graph *callee, fornax_value *const *in, size_t n);
 
+/* ---- Compiling and running ----------------------------------------------------------------- */
+
+/* A graph as machine code: its plan and its kernels. Doesn't change; any number of programs and threads may use it. */
+typedef struct fornax_compiled fornax_compiled;
+/* A compiled graph with its weights. One thread at a time; several of one fornax_compiled share its code. */
+typedef struct fornax_program fornax_program;
+
+typedef struct fornax_compile_options {
+    size_t size;                /* sizeof(fornax_compile_options) */
+    const char *target;         /* "host" or NULL: this machine; else one that fornax_target_name knows: to be saved or printed, or
+                                 * run if this machine runs its code too. GPUs' kernels can only be printed. */
+    int interpret;              /* 1: kernels are interpreted, slowly and without LLVM; they compute the same bits */
+} fornax_compile_options;
+
+/* Needs no weights and keeps nothing of g, which must be complete. FORNAX_EUNSUP: an op that has no form in the loop IR, or
+ * no LLVM on this machine (libfornax-llvm). opt may be NULL. */
+FORNAX_API fornax_status fornax_graph_compile(fornax_compiled **out, const fornax_graph *g, const fornax_compile_options *opt,
+                                              fornax_error *err);
+/* Returns when the graph is planned (it may be closed then); code is made by a thread of its own. What fails there is told by
+ * fornax_compiled_wait and by whatever needs the code. */
+FORNAX_API fornax_status fornax_graph_compile_async(fornax_compiled **out, const fornax_graph *g,
+                                                    const fornax_compile_options *opt, fornax_error *err);
+/* Asks the context's cache folder (fornax_context_options) first, and leaves there what it compiles. */
+FORNAX_API fornax_status fornax_graph_compile_reusing(fornax_compiled **out, const fornax_graph *g,
+                                                      const fornax_compile_options *opt, fornax_error *err);
+FORNAX_API fornax_status fornax_compiled_wait(fornax_compiled *c, fornax_error *err);
+/* Programs must be closed before. Waits. */
+FORNAX_API void fornax_compiled_close(fornax_compiled *c);
+/* To a file, which appears whole or not at all; and from one, for which no LLVM is needed. FORNAX_EFORMAT: damaged, of another
+ * version, or for another machine. */
+FORNAX_API fornax_status fornax_compiled_save(fornax_compiled *c, const char *path, fornax_error *err);
+FORNAX_API fornax_status fornax_compiled_load(fornax_compiled **out, fornax_context *ctx, const char *path, fornax_error *err);
+/* What it was compiled to: "kir"; "llvm" and "asm", which are made anew. FORNAX_EUNSUP of a loaded one. */
+FORNAX_API fornax_status fornax_compiled_print(fornax_text **out, fornax_compiled *c, const char *form, fornax_error *err);
+/* The n-th name of a target; NULL past the last. */
+FORNAX_API const char *fornax_target_name(size_t n);
+
+/* Numbers of a program's caller: row-major. */
+typedef struct fornax_tensor {
+    fornax_dtype dtype;
+    int rank;
+    int64_t dim[FORNAX_MAX_RANK];
+    void *data;
+} fornax_tensor;
+
+FORNAX_API fornax_status fornax_program_open(fornax_program **out, fornax_compiled *c, fornax_error *err);
+FORNAX_API void fornax_program_close(fornax_program *p);
+/* A weight, borrowed until the program is closed. FORNAX_ENOTFOUND: the graph has none of that name; FORNAX_EARG: another type. */
+FORNAX_API fornax_status fornax_program_set_weight(fornax_program *p, const char *name, const fornax_tensor *w, fornax_error *err);
+/* All weights that aren't set yet from the tensors of those names in a .safetensors or .gguf file, or a folder of a hub. */
+FORNAX_API fornax_status fornax_program_load_weights(fornax_program *p, const char *path, fornax_error *err);
+/* inputs and outputs are in the order of the graph's. An output whose data is NULL comes in memory of the program, until its next run; else
+ * the results go there: give it the room that fornax_program_shapes tells for these inputs. All threads of the context compute.
+ * FORNAX_EARG: an input has another type than the graph, a weight is missing, or an index that was given is outside its axis. */
+FORNAX_API fornax_status fornax_program_run(fornax_program *p, const fornax_tensor *inputs, size_t n_inputs, fornax_tensor *outputs,
+                                            size_t n_outputs, fornax_error *err);
+FORNAX_API fornax_status fornax_program_shapes(fornax_program *p, const fornax_tensor *inputs, size_t n_inputs, fornax_tensor *outputs,
+                                               size_t n_outputs, fornax_error *err);
+
 /* Faults name the line of these calls, and of those of fornax_ops.h. */
 #define fornax_graph_input(g, ...) (fornax_graph_input)(FORNAX_HERE(g), __VA_ARGS__)
 #define fornax_graph_weight(g, ...) (fornax_graph_weight)(FORNAX_HERE(g), __VA_ARGS__)

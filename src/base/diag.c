@@ -11,6 +11,7 @@
 
 #define WINDOW 90               /* code points of the line shown at most */
 #define BEFORE 60               /* ... of which before the fault */
+#define NAME ((size_t)60)       /* bytes of the name shown at most */
 
 /* Offset of the begin of the line that holds 'offset'. */
 static size_t line_begin(fx_str source, size_t offset)
@@ -85,8 +86,9 @@ fx_status fx_diag(fx_error *err, const char *name, fx_str source, size_t offset,
     va_start(ap, fmt);
     fx_vformat(message, sizeof(message), fmt, ap);
     va_end(ap);
+    name += FX_MAX(strlen(name), NAME) - NAME;       /* a path's end says more than its beginning */
     n = strlen(message);
     message[n - fx_utf8_open_tail(fx_str_n(message, n))] = 0;
     show(lines, sizeof(lines), source, offset);
-    return fx_fail(err, FORNAX_EFORMAT, "%.60s:%u:%u: %s%s", name, pos.line, pos.col, message, lines);
+    return fx_fail(err, FORNAX_EFORMAT, "%s:%u:%u: %s%s", name, pos.line, pos.col, message, lines);
 }

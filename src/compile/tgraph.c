@@ -132,19 +132,22 @@ fx_status fx_tgraph_compile(fx_tgraph **out, const fx_mem *mem, const fx_graph *
     return st;
 }
 
-/* Kernels for a GPU have their places in the plan as numbers. */
+/* For a GPU each kernel is code of its own, numbered by its place in the plan. */
 static fx_status print_code(const fx_tgraph *t, const fx_codegen *cg, fx_code_form form, fx_buf *out, fx_error *err)
 {
     int64_t *ids = fx_mem_array(t->mem, (size_t)t->plan->n_kernels + 1, sizeof(*ids));
     fx_codegen_options o = { .form = form, .ids = ids };
-    fx_status st;
+    bool apart = fx_target_is_offload(&t->target);
+    fx_status st = ids ? FORNAX_OK : nomem(err);
 
-    if (!ids)
-        return nomem(err);
-    for (int32_t i = 0; i < t->plan->n_kernels; i++)
+    for (int32_t i = 0; ids && i < t->plan->n_kernels; i++)
         ids[i] = i;
-    st = fx_codegen_compile(cg, out, t->plan->module, &t->target, &o, err);
-    fx_mem_free(t->mem, ids, ((size_t)t->plan->n_kernels + 1) * sizeof(*ids));
+    for (int32_t i = 0; i < (apart ? t->plan->n_kernels : 1) && st == FORNAX_OK; i++) {
+        if (apart)
+            o.kernel = t->names[i];
+        st = fx_codegen_compile(cg, out, t->plan->module, &t->target, &o, err);
+    }
+    fx_mem_free(t->mem, ids, ids ? ((size_t)t->plan->n_kernels + 1) * sizeof(*ids) : 0);
     return st;
 }
 

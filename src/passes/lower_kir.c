@@ -171,6 +171,20 @@ static bool is_rowwise(const fx_op *op)
     return rank > 0 && fx_op_axis(op, FX_A_AXIS, rank) == rank - 1 && op->code != FX_OP_GATHER;
 }
 
+/* Whether v is a product, or would be computed from one element by element. */
+static bool holds_product(const fx_value *v)
+{
+    const fx_op *op = v->def;
+
+    if (!op || fx_op_rows[op->code].kind == FX_KIND_CONTRACT)
+        return op != NULL;
+    for (int i = 0; fx_lower_by_element(op->code) && i < op->n_in; i++) {
+        if (fx_single_use(fx_op_in(op, i)) && holds_product(fx_op_in(op, i)))
+            return true;
+    }
+    return false;
+}
+
 /* May op's result v be computed where this reader needs it? */
 static bool reader_fits(const fx_value *v, const fx_op *op, const fx_op *reader)
 {
@@ -183,6 +197,8 @@ static bool reader_fits(const fx_value *v, const fx_op *op, const fx_op *reader)
         return true;
     if (fx_op_rows[reader->code].kind == FX_KIND_CONTRACT || reader->code == FX_OP_AVG_POOL2D || reader->code == FX_OP_MAX_POOL2D)
         return false;
+    if (holds_product(v) && kind != FX_KIND_CONTRACT && !fx_lower_by_element(reader->code))
+        return false;                    /* a sum would be formed for each time that it is read */
     if (kind == FX_KIND_CONTRACT)
         return fx_lower_by_element(reader->code) && same_shape(&v->type, y, false);
     if (kind == FX_KIND_ROW)

@@ -56,6 +56,21 @@ def test_masked_words(prefix, tmp_path):
     assert run(tmp_path / "masked_words", SMOL, *command.split()) == re.sub("^    ", "", shown, flags=re.M)
 
 
+def test_graph_mlp(prefix, tmp_path):
+    np = pytest.importorskip("numpy")
+    compile_c(prefix, os.path.join(ROOT, "examples", "graph_mlp.c"), tmp_path / "graph_mlp")
+    p = subprocess.run([tmp_path / "graph_mlp", tmp_path / "mlp.fxa"], capture_output=True, text=True, timeout=300)
+    if "libfornax-llvm" in p.stderr:
+        pytest.skip("no LLVM: " + p.stderr.strip())
+    assert p.returncode == 0, p.stderr
+    x = (np.arange(24) % 5 - 2.0).reshape(3, 8)
+    w1, w2 = (np.arange(128) % 7 * 0.1 - 0.3).reshape(8, 16), (np.arange(64) % 3 * 0.2 - 0.2).reshape(16, 4)
+    e = np.exp(np.maximum(x @ w1, 0) @ w2)
+    rows = [[float(v) for v in line.split()] for line in p.stdout.splitlines()]
+    assert np.allclose(rows, (e / e.sum(1, keepdims=True))[[0, 0, 1, 2]], atol=1e-4)
+    assert (tmp_path / "mlp.fxa").stat().st_size > 1000
+
+
 def test_examples_report_faults(prefix, tmp_path):
     for name, argv in (("chat", []), ("raw_logits", ["x"]), ("stepped", ["x"]), ("masked_words", ["x", "y", "z"])):
         compile_c(prefix, os.path.join(ROOT, "examples", name + ".c"), tmp_path / name)

@@ -441,6 +441,8 @@ TEST(diagnostics)
 
     CHECK_EQ_I64(fx_diag(&err, "t.jinja", text, 15, "expected %s", "}}"), FORNAX_EFORMAT);
     CHECK_STR(err.text, "t.jinja:2:11: expected }}\n tw\xc3\xa9 {{ x }\n          ^");
+    fx_diag(&err, "/a/folder/whose/name/is/so/long/that/not/all/of/it/is/shown/here/t.jinja", text, 15, "expected %s", "}}");
+    CHECK(strstr(err.text, "/shown/here/t.jinja:2:") && strlen(err.text) < 120);
     fx_diag(&err, "t", FX_STR(""), 100, "empty");
     CHECK_STR(err.text, "t:1:1: empty\n\n^");
     memset(line, 'x', sizeof(line));
@@ -449,6 +451,7 @@ TEST(diagnostics)
     CHECK(err.text[strlen(err.text) - 1] == '^');
     for (size_t i = 0; i < sizeof(wide); i += 4)
         memcpy(wide + i, "\xf0\x9f\x98\x80", 4);
+    line[sizeof(line) - 1] = 0;
     fx_diag(&err, line, fx_str_n(wide, sizeof(wide)), 396, "%.*s", 400, wide);
     CHECK(fx_utf8_valid(fx_str_of(err.text)));
     CHECK(err.text[strlen(err.text) - 1] == '^');

@@ -1,0 +1,79 @@
+"""fornax compile: graphs as text to code, and what it refuses."""
+import subprocess
+
+import pytest
+
+from conftest import FORNAX
+
+GRAPH = """
+graph @twice {
+  %a = input f32[k]
+  %b = add %a, %a
+  output %b
+}
+graph @main {
+  %x = input f32[n,64]
+  %w = weight f32[64,32]
+  %h = matmul %x, %w
+  %y = relu %h
+  %s = softmax %y
+  output %s
+}
+"""
+
+
+@pytest.fixture
+def graph(tmp_path):
+    path = tmp_path / "graph.txt"
+    path.write_text(GRAPH)
+    return path
+
+
+def compile_it(*args):
+    p = subprocess.run([FORNAX, "compile", *map(str, args)], capture_output=True, text=True, timeout=300)
+    if "libfornax-llvm" in p.stderr:
+        pytest.skip("no LLVM: " + p.stderr.strip())
+    return p.returncode, p.stdout, p.stderr
+
+
+def test_forms(graph, tmp_path):
+    status, out, err = compile_it(graph, "--emit", "kir")
+    assert status == 0 and out.startswith("kernel @relu_0(") and "kernel @softmax_1(" in out, err
+    status, out, err = compile_it(graph, "--emit", "kir", "-g", "twice")
+    assert status == 0 and "kernel @add_0(" in out, err
+    status, out, err = compile_it(graph, "--emit", "llvm")
+    assert status == 0 and "define" in out and "@softmax_1(" in out, err
+    status, out, err = compile_it(graph, "--emit", "asm", "--target", "x86-64-v3")
+    assert status == 0 and "%ymm" in out and "%zmm" not in out, err
+    status, out, err = compile_it(graph, "--emit", "asm", "--target", "neoverse-n1", "-o", tmp_path / "k.s")
+    assert status == 0 and not out and "fmla" in (tmp_path / "k.s").read_text(), err
+    status, out, err = compile_it(graph, "--emit", "asm", "--target", "sm_80")
+    assert status == 0 and ".target sm_80" in out, err
+
+
+def test_artifact(graph, tmp_path):
+    one, two = tmp_path / "a.fxa", tmp_path / "b.fxa"
+    for path in one, two:
+        status, out, err = compile_it(graph, "-o", path)
+        assert status == 0 and not out and not err
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_targets():
+    status, out, err = compile_it("--targets")
+    assert status == 0 and {"x86-64-v3", "znver4", "sm_90"} <= set(out.split())
+
+
+@pytest.mark.parametrize("args, status, says", [
+    ([], 2, "--out is missing"), (["--emit", "elf"], 1, "form: expected"), (["-o", "x.fxa", "--target", "z80"], 2, "z80"),
+    (["--emit", "kir", "-g", "none"], 1, "the module has no graph none"), (["-o", "/nonexistent/x.fxa"], 1, "/nonexistent")])
+def test_refused(graph, args, status, says):
+    got, out, err = compile_it(graph, *args)
+    assert got == status and says in err and not out
+
+
+def test_faults_have_their_place(tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_text("%x = input f32[2,3]\n%y = matmul %x, %x\noutput %y\n")
+    status, out, err = compile_it(path, "--emit", "kir")
+    assert status == 1 and "bad.txt:2" in err and "matmul" in err and "f32[2,3]" in err
