@@ -345,7 +345,8 @@ typedef struct fornax_compile_options {
 } fornax_compile_options;
 
 /* Needs no weights and keeps nothing of g, which must be complete. FORNAX_EUNSUP: an op that has no form in the loop IR, or
- * no LLVM on this machine (libfornax-llvm). opt may be NULL. */
+ * no LLVM on this machine: libfornax-llvm is looked for beside this library and where the system looks, or is the file that the
+ * environment's FORNAX_LLVM names. opt may be NULL. */
 FORNAX_API fornax_status fornax_graph_compile(fornax_compiled **out, const fornax_graph *g, const fornax_compile_options *opt,
                                               fornax_error *err);
 /* Returns when the graph is planned (it may be closed then); code is made by a thread of its own. What fails there is told by

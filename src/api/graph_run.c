@@ -1,6 +1,7 @@
 /* graph_run.c - fornax_graph.h's second half: graphs compiled, bound to weights, run.
  *
  * A compile that goes on by itself is a thread, joined by whoever first needs the code: wait, save, print, a program. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -77,7 +78,7 @@ static fx_status choose(fornax_compiled *c, const fornax_compile_options *opt, f
         return opt->target ? fx_fail_param(err, FORNAX_EARG, "target", "target: kernels that are interpreted have none") : FORNAX_OK;
     if (fx_target_named(&c->target, fx_str_of(opt->target ? opt->target : "host"), &why) != FORNAX_OK)
         return fx_fail_param(err, why.status, "target", "target: %s", why.text);
-    FX_TRY(fx_codegen_open(&c->codegen, &c->ctx->mem, NULL, err));
+    FX_TRY(fx_codegen_open(&c->codegen, &c->ctx->mem, getenv("FORNAX_LLVM"), err));
     c->options = (fx_tgraph_options){ .codegen = c->codegen, .target = &c->target, .foreign = !fx_target_runs_here(&c->target) };
     return FORNAX_OK;
 }

@@ -1,0 +1,317 @@
+/* test_graph_run.c - graphs compiled, kept, bound and run through fornax_graph.h. Without LLVM they are interpreted where that is
+ * all the same, else skipped. */
+#include "fxtest.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "fornax_graph.h"
+
+static fornax_context *ctx;
+static fornax_error err;
+static char dir[64];
+
+static void setup(const char *cache)
+{
+    fornax_context_options o = FORNAX_OPTIONS(fornax_context_options);
+
+    err = (fornax_error){ 0 };
+    if (FXTEST_LLVM[0])
+        setenv("FORNAX_LLVM", FXTEST_LLVM, 1);
+    o.threads = 2;
+    o.cache_dir = cache;
+    CHECK_OK(fornax_context_open(&ctx, &o, &err), err);
+}
+
+/* y = relu(x @ w + b), its sizes n, in, out; w and b weights. */
+static fornax_graph *build_layer(fornax_module *m, const char *name, int64_t in, int64_t out)
+{
+    fornax_graph *g = fornax_graph_new(m, name);
+    fornax_type xt = fornax_type2(FORNAX_F32, fornax_dim_named(m, "n"), fornax_dim_of(in));
+    fornax_type wt = fornax_type2(FORNAX_F32, fornax_dim_of(in), fornax_dim_of(out)), bt = fornax_type1(FORNAX_F32, fornax_dim_of(out));
+    fornax_value *x = fornax_graph_input(g, "x", &xt), *w = fornax_graph_weight(g, "w", &wt), *b = fornax_graph_weight(g, "b", &bt);
+    fornax_value *y = fornax_op_relu(g, fornax_op_add(g, fornax_op_matmul(g, x, w), b));
+
+    fornax_graph_output(g, &y, 1);
+    return g;
+}
+
+static bool compile_layer(fornax_compiled **c, bool interpret)
+{
+    fornax_compile_options o = FORNAX_OPTIONS(fornax_compile_options);
+    fornax_module *m = NULL;
+    fornax_status st;
+
+    o.interpret = interpret;
+    CHECK_OK(fornax_module_open(&m, ctx, &err), err);
+    st = fornax_graph_compile(c, build_layer(m, "layer", 3, 2), &o, &err);
+    fornax_module_close(m);
+    return st == FORNAX_OK;
+}
+
+static const float w[6] = { 1, 2, 3, 4, 5, 6 }, b[2] = { 10, -100 }, x[6] = { 1, 0, -1, 2, 2, 2 };
+
+static fornax_tensor tensor(int rank, int64_t a, int64_t c, const float *data)
+{
+    return (fornax_tensor){ FORNAX_F32, rank, { a, c }, (void *)(uintptr_t)data };
+}
+
+static fornax_status set_weights(fornax_program *p)
+{
+    fornax_tensor wt = tensor(2, 3, 2, w), bt = tensor(1, 2, 0, b);
+    fornax_status st = fornax_program_set_weight(p, "w", &wt, &err);
+
+    return st == FORNAX_OK ? fornax_program_set_weight(p, "b", &bt, &err) : st;
+}
+
+/* x @ w + b = [6 -104; 28 -76], relu. */
+static void check_layer(fornax_compiled *c)
+{
+    fornax_tensor in = tensor(2, 2, 3, x), out = { 0 };
+    float mine[4] = { 9, 9, 9, 9 };
+    fornax_program *p = NULL;
+
+    CHECK_OK(fornax_program_open(&p, c, &err), err);
+    CHECK_EQ_I64(fornax_program_run(p, &in, 1, &out, 1, &err), FORNAX_EARG);
+    CHECK_STR(err.text, "weight w has no data");
+    CHECK_OK(set_weights(p), err);
+    CHECK_OK(fornax_program_run(p, &in, 1, &out, 1, &err), err);
+    CHECK(out.rank == 2 && out.dim[0] == 2 && out.dim[1] == 2);
+    CHECK_MEM(out.data, ((float[]){ 6, 0, 28, 0 }), sizeof(mine));
+    out.data = mine;
+    CHECK_OK(fornax_program_run(p, &in, 1, &out, 1, &err), err);
+    CHECK_MEM(mine, ((float[]){ 6, 0, 28, 0 }), sizeof(mine));
+    in.dim[0] = 0;
+    CHECK_OK(fornax_program_shapes(p, &in, 1, &out, 1, &err), err);
+    CHECK_EQ_I64(out.dim[0], 0);
+    CHECK_OK(fornax_program_run(p, &in, 1, &out, 1, &err), err);
+    fornax_program_close(p);
+}
+
+TEST(a_layer_compiled_and_interpreted)
+{
+    fornax_compiled *c = NULL;
+
+    setup(NULL);
+    CHECK(compile_layer(&c, true));
+    check_layer(c);
+    CHECK_EQ_I64(fornax_compiled_save(c, "/tmp/never", &err), FORNAX_EUNSUP);
+    fornax_compiled_close(c);
+    if (compile_layer(&c, false)) {
+        check_layer(c);
+        fornax_compiled_close(c);
+    } else {
+        CHECK_EQ_I64(err.status, FORNAX_EUNSUP);
+    }
+    fornax_context_close(ctx);
+}
+
+TEST(wrong_arguments)
+{
+    fornax_tensor in = tensor(2, 2, 3, x), out = { 0 }, bad = tensor(2, 2, 3, w);
+    fornax_compiled *c = NULL;
+    fornax_program *p = NULL;
+
+    setup(NULL);
+    CHECK(compile_layer(&c, true));
+    CHECK_OK(fornax_program_open(&p, c, &err), err);
+    CHECK_EQ_I64(fornax_program_set_weight(p, "w", &bad, &err), FORNAX_EARG);
+    CHECK_STR(err.text, "weight w: another dtype or shape than the graph has");
+    CHECK_EQ_I64(fornax_program_set_weight(p, "v", &bad, &err), FORNAX_ENOTFOUND);
+    CHECK_OK(set_weights(p), err);
+    CHECK_EQ_I64(fornax_program_run(p, &in, 1, NULL, 0, &err), FORNAX_EARG);
+    CHECK_STR(err.text, "the graph has 1 inputs and 1 outputs, not 1 and 0");
+    in.dim[1] = 4;
+    CHECK_EQ_I64(fornax_program_run(p, &in, 1, &out, 1, &err), FORNAX_EARG);
+    CHECK_STR(err.text, "input 0 (x): axis 1 has 4, not 3");
+    in = tensor(1, 3, 0, x);
+    CHECK_EQ_I64(fornax_program_run(p, &in, 1, &out, 1, &err), FORNAX_EARG);
+    CHECK_STR(err.text, "input 0 (x): another dtype or number of axes than the graph has");
+    fornax_program_close(p);
+    fornax_compiled_close(c);
+    fornax_context_close(ctx);
+}
+
+static void file_in(char *out, size_t n, const char *name) { snprintf(out, n, "%s/%s", dir, name); }
+
+static void make_dir(void)
+{
+    snprintf(dir, sizeof(dir), "/tmp/fx-graph-XXXXXX");
+    CHECK(mkdtemp(dir) != NULL);
+}
+
+static bool remove_entry(void *user, const fx_folder_entry *e)
+{
+    char path[400];
+
+    (void)user;
+    snprintf(path, sizeof(path), "%s/%s", dir, e->name);
+    return unlink(path) == 0;
+}
+
+static void remove_dir(void)
+{
+    CHECK_OK(fx_folder_list(dir, remove_entry, NULL, &err), err);
+    rmdir(dir);
+}
+
+/* Eight different graphs, compiled at once and one after another, give the same files. */
+typedef struct one_compile {
+    int n;
+    const char *suffix;
+    fornax_status st;
+    fornax_error err;
+} one_compile;
+
+static void *compile_one(void *user)
+{
+    one_compile *o = user;
+    fornax_module *m = NULL;
+    fornax_compiled *c = NULL;
+    char path[128], name[32];
+
+    snprintf(name, sizeof(name), "g%d.%s", o->n, o->suffix);
+    file_in(path, sizeof(path), name);
+    o->st = fornax_module_open(&m, ctx, &o->err);
+    if (o->st == FORNAX_OK)
+        o->st = fornax_graph_compile(&c, build_layer(m, "layer", 3 + o->n, 2 + 3 * o->n), NULL, &o->err);
+    if (o->st == FORNAX_OK)
+        o->st = fornax_compiled_save(c, path, &o->err);
+    fornax_compiled_close(c);
+    fornax_module_close(m);
+    return NULL;
+}
+
+static bool same_file(int n)
+{
+    char one[128], other[128], name[32];
+    fx_buf x0, x1;
+    bool same;
+
+    snprintf(name, sizeof(name), "g%d.a", n);
+    file_in(one, sizeof(one), name);
+    snprintf(name, sizeof(name), "g%d.b", n);
+    file_in(other, sizeof(other), name);
+    fx_buf_init(&x0, &fx_mem_libc);
+    fx_buf_init(&x1, &fx_mem_libc);
+    same = fx_file_read(&x0, one, 1 << 24, NULL) == FORNAX_OK && fx_file_read(&x1, other, 1 << 24, NULL) == FORNAX_OK &&
+           fx_str_eq(fx_buf_view(&x0), fx_buf_view(&x1)) && x0.n > 1000;
+    fx_buf_done(&x0);
+    fx_buf_done(&x1);
+    unlink(one);
+    unlink(other);
+    return same;
+}
+
+TEST(compiles_at_once)
+{
+    one_compile all[8];
+    pthread_t threads[8];
+
+    setup(NULL);
+    make_dir();
+    for (int i = 0; i < 8; i++) {
+        all[i] = (one_compile){ .n = i, .suffix = "a" };
+        CHECK_EQ_I64(pthread_create(&threads[i], NULL, compile_one, &all[i]), 0);
+    }
+    for (int i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+    if (all[0].st == FORNAX_EUNSUP) {
+        static char why[sizeof(all[0].err.text)];
+
+        fornax_context_close(ctx);
+        rmdir(dir);
+        memcpy(why, all[0].err.text, sizeof(why));
+        SKIP(why);
+    }
+    for (int i = 0; i < 8; i++) {
+        CHECK_OK(all[i].st, all[i].err);
+        all[i].suffix = "b";
+        compile_one(&all[i]);
+        CHECK(same_file(i));
+    }
+    rmdir(dir);
+    fornax_context_close(ctx);
+}
+
+/* A compile by itself, its module closed at once; then from the cache folder. */
+TEST(async_and_reusing)
+{
+    fornax_cache_stats stats = { .size = sizeof(stats) };
+    fornax_module *m = NULL;
+    fornax_compiled *c = NULL;
+    char manifest[128];
+
+    make_dir();
+    setup(dir);
+    CHECK_OK(fornax_module_open(&m, ctx, &err), err);
+    if (fornax_graph_compile_async(&c, build_layer(m, "layer", 3, 2), NULL, &err) == FORNAX_EUNSUP) {
+        static char why[sizeof(err.text)];
+
+        memcpy(why, err.text, sizeof(why));
+        fornax_module_close(m);
+        fornax_context_close(ctx);
+        SKIP(why);
+    }
+    fornax_module_close(m);
+    CHECK_OK(fornax_compiled_wait(c, &err), err);
+    check_layer(c);
+    fornax_compiled_close(c);
+    for (int turn = 0; turn < 2; turn++) {
+        CHECK_OK(fornax_module_open(&m, ctx, &err), err);
+        CHECK_OK(fornax_graph_compile_reusing(&c, build_layer(m, "layer", 3, 2), NULL, &err), err);
+        fornax_module_close(m);
+        check_layer(c);
+        fornax_compiled_close(c);
+    }
+    fornax_context_get_cache(ctx, &stats);
+    CHECK(stats.hits == 1 && stats.misses == 1 && stats.written == 1 && stats.faults == 0);
+    fornax_context_close(ctx);
+    file_in(manifest, sizeof(manifest), "manifest");
+    CHECK_EQ_I64(access(manifest, R_OK), 0);
+    remove_dir();
+}
+
+/* A file whose bytes are changed, one here, one there, is refused with its name. */
+TEST(damaged_files)
+{
+    size_t step = getenv("FXTEST_LONG") ? 7 : 211;
+    fornax_compiled *c = NULL, *again = NULL;
+    char path[128];
+    fx_buf file;
+
+    setup(NULL);
+    make_dir();
+    file_in(path, sizeof(path), "x.fxa");
+    if (!compile_layer(&c, false)) {
+        static char why[sizeof(err.text)];
+
+        memcpy(why, err.text, sizeof(why));
+        fornax_context_close(ctx);
+        SKIP(why);
+    }
+    CHECK_OK(fornax_compiled_save(c, path, &err), err);
+    fornax_compiled_close(c);
+    CHECK_OK(fornax_compiled_load(&again, ctx, path, &err), err);
+    check_layer(again);
+    fornax_compiled_close(again);
+    fx_buf_init(&file, &fx_mem_libc);
+    CHECK_OK(fx_file_read(&file, path, 1 << 24, &err), err);
+    for (size_t i = 0; i < file.n; i += step) {
+        FILE *f = fopen(path, "wb");
+
+        file.p[i] ^= 0x20;
+        CHECK(f && fwrite(file.p, 1, file.n, f) == file.n && fclose(f) == 0);
+        file.p[i] ^= 0x20;
+        if (fornax_compiled_load(&again, ctx, path, &err) == FORNAX_OK || !strstr(err.text, path))
+            FXTEST_FAIL("byte %zu of %zu: %s", i, file.n, err.text);
+        fornax_compiled_close(again);
+        again = NULL;
+    }
+    fx_buf_done(&file);
+    remove_dir();
+    fornax_context_close(ctx);
+}
+
+FXTEST_MAIN()
