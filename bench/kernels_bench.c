@@ -1,6 +1,7 @@
-/* kernels_bench.c - speed of the matmul kernels on one thread, beside the machine's limits.
+/* kernels_bench.c - speed of the matmul kernels and of attention on one thread, beside the machine's limits.
  *
  *     kernels_bench [LEVEL [NAME [ROWS N K]]]     all levels, all kernels, 1 and 256 rows of 3072 x 1024
+ *     kernels_bench avx512 attend [HEADS KV_HEADS DIM CONTEXT]     1 row and 512 at the end of 8,192 positions
  *
  * Products of one row stream 256 MiB of weights (GB/s, share of the read bandwidth);
  * larger ones are counted in Gop/s, a multiply and an add each, as a share of the f32
@@ -12,6 +13,7 @@
 
 #include "base/mem.h"
 #include "kernels/kernels.h"
+#include "kernels/kv_page.h"
 #include "kernels/quant.h"
 
 static double now(void)
@@ -134,6 +136,86 @@ static void bench(const fx_matmul_kernel *m, int64_t rows, int64_t n, int64_t k,
     fx_pages_free(scratch, room + 64);
 }
 
+/* ---- Attention ---- */
+
+typedef struct shape {
+    int32_t heads, kv_heads, dim, context;
+} shape;
+
+/* The last 'rows' positions of a context; one row is done for as many layers as fill STREAM_BYTES. */
+static void bench_attend(const fx_kernel *k, fx_dtype type, const shape *s, int32_t rows, const limits *lim)
+{
+    size_t part = (size_t)s->kv_heads * fx_kv_block_bytes(type, s->dim), layer = 2 * part * (size_t)s->context / FX_KV_BLOCK;
+    size_t layers = rows == 1 ? STREAM_BYTES / layer + 1 : 1, floats = (size_t)rows * (size_t)(s->heads * s->dim);
+    int32_t *numbers = need((size_t)(2 * rows) * 4);
+    fx_page *pages = need((size_t)(s->context / FX_KV_BLOCK) * sizeof *pages);
+    uint8_t *kv = need(layers * layer);
+    float *x = need(2 * floats * sizeof(float));
+    fx_step_seq seq = { .n_rows = rows, .pos0 = s->context - rows, .pages = pages, .adapter = -1 };
+    fx_step step = { .n_rows = rows, .n_seqs = 1, .pos = numbers, .seq = numbers + rows, .seqs = &seq,
+                     .page_bytes = 2 * part, .page_tokens = FX_KV_BLOCK };
+    fx_attend_args a = { .q = { x, s->heads * s->dim }, .out = { x + floats, s->heads * s->dim }, .heads = s->heads,
+                         .kv_heads = s->kv_heads, .head_dim = s->dim, .v_dim = s->dim, .scale = 0.1f, .kv_dtype = type,
+                         .v_offset = part, .step = &step };
+    size_t room = k->scratch_bytes(&a) + 64;
+    void *scratch = need(room);
+    double best = 1e9, products = 0;
+
+    memset(kv, 0x1c, layers * layer);        /* a small number in every type */
+    for (size_t i = 0; i < floats; i++)
+        x[i] = (float)(i % 19) - 9;
+    for (int32_t r = 0; r < rows; r++) {
+        numbers[r] = seq.pos0 + r;
+        products += 2.0 * s->heads * s->dim * (numbers[r] + 1);
+    }
+    for (int32_t p = 0; p < s->context / FX_KV_BLOCK; p++)
+        pages[p] = (fx_page)(s->context / FX_KV_BLOCK - 1 - p);
+    for (int rep = 0; rep < 5; rep++) {
+        double t = now();
+
+        for (size_t l = 0; l < layers; l++) {
+            step.kv = kv + l * layer;
+            k->run(&a, 0, k->tasks(&a), scratch);
+        }
+        t = (now() - t) / (double)layers;
+        best = t < best ? t : best;
+    }
+    double gop = 2e-9 * products / best, gbs = 1e-9 * (double)layer / best;
+
+    printf("%-16s %-5s heads %2d/%d  dim %3d  rows %3d  context %6d  %6.1f GB/s (%3.0f%%)  %7.1f Gop/s (%3.0f%%)\n", k->name,
+           fx_dtype_name(type), s->heads, s->kv_heads, s->dim, rows, s->context, gbs, 100 * gbs / lim->gbs, gop,
+           100 * gop / lim->f32[k->level]);
+    fx_pages_free(numbers, (size_t)(2 * rows) * 4);
+    fx_pages_free(pages, (size_t)(s->context / FX_KV_BLOCK) * sizeof *pages);
+    fx_pages_free(kv, layers * layer);
+    fx_pages_free(x, 2 * floats * sizeof(float));
+    fx_pages_free(scratch, room);
+}
+
+static void bench_attends(int argc, char **argv, const fx_cpu *cpu, const limits *lim)
+{
+    static const fx_dtype types[] = { FX_F32, FX_F16, FX_BF16, FX_I8 };
+    shape shapes[] = { { 9, 3, 64, 8192 }, { 16, 8, 128, 8192 } };
+    size_t n = FX_COUNT(shapes);
+
+    if (argc > 6) {
+        shapes[0] = (shape){ atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), atoi(argv[6]) / FX_KV_BLOCK * FX_KV_BLOCK };
+        n = 1;
+    }
+    for (size_t i = 0; i < fx_kernel_count(); i++) {
+        const fx_kernel *k = fx_kernel_at(i);
+
+        if (k->op != FX_K_ATTEND || k->level == FX_CPU_SCALAR || k->level > cpu->level ||
+            (argc > 1 && strcmp(argv[1], fx_cpu_level_name(k->level)) != 0) || (argc > 2 && !strstr(k->name, argv[2])))
+            continue;
+        for (size_t s = 0; s < n; s++)
+            for (size_t t = 0; t < FX_COUNT(types); t++) {
+                bench_attend(k, types[t], &shapes[s], 1, lim);
+                bench_attend(k, types[t], &shapes[s], FX_MIN(512, shapes[s].context), lim);
+            }
+    }
+}
+
 int main(int argc, char **argv)
 {
     fx_cpu cpu = fx_cpu_detect();
@@ -159,5 +241,6 @@ int main(int argc, char **argv)
             bench(m, 256, 3072, 1024, &lim);
         }
     }
+    bench_attends(argc, argv, &cpu, &lim);
     return 0;
 }

@@ -148,7 +148,9 @@ typedef struct fornax_model_options {
     const char *dtype;         /* "auto" or NULL: weights as stored, activations of quantized
                                   matmuls in int8 blocks; "f32": exact mode, everything in f32
                                   on dequantized weights; "bf16", "f16": weights converted */
-    const char *kv_dtype;      /* "auto" or NULL: f16 (exact mode: f32); "f16", "f32"      */
+    const char *kv_dtype;      /* of keys and values kept: "auto" or NULL: f16 (exact mode: f32);
+                                  "f16", "bf16", "f32"; "int8": half of f16's memory, one scale
+                                  a token and head                                         */
     const char *chat_template; /* Jinja text that replaces the model's own, or NULL       */
     int64_t max_context;       /* tokens in a sequence at most; 0: the model's own         */
     /* Called now and then while loading, from the calling thread; a nonzero
@@ -180,6 +182,9 @@ typedef struct fornax_model_info {
      * weights for a row without logits, by how they are done: int8, bf16 weights, else f32. */
     int64_t step_bytes;
     int64_t int8_products, bf16_products, f32_products;
+    /* And what each position before it adds, in layers that see all: bytes of keys and values that are
+     * read, multiplications with them. */
+    int64_t context_bytes, context_products;
 } fornax_model_info;
 
 /* Opens 'path': a .gguf file, or a folder with config.json and safetensors. */

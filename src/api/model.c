@@ -25,17 +25,38 @@ static fx_status read_mode(const char *name, fx_dtype_mode *mode, fx_error *err)
     return fx_fail_param(err, FORNAX_EARG, "dtype", "dtype: expected auto, f32, bf16 or f16, found '%s'", name);
 }
 
+static const struct { const char *name; fx_dtype type; } kv_types[] = {
+    { "f16", FX_F16 }, { "bf16", FX_BF16 }, { "f32", FX_F32 }, { "int8", FX_I8 },
+};
+
+static fx_status read_kv_type(const char *name, fx_model_options *out, fx_error *err)
+{
+    if (!name || strcmp(name, "auto") == 0)
+        return FORNAX_OK;
+    out->kv_auto = false;
+    for (size_t i = 0; i < FX_COUNT(kv_types); i++) {
+        if (strcmp(name, kv_types[i].name) == 0) {
+            out->kv_dtype = kv_types[i].type;
+            return FORNAX_OK;
+        }
+    }
+    return fx_fail_param(err, FORNAX_EARG, "kv_dtype", "kv_dtype: expected auto, f16, bf16, f32 or int8, found '%s'", name);
+}
+
+static const char *kv_name(fx_dtype type)
+{
+    for (size_t i = 0; i < FX_COUNT(kv_types); i++) {
+        if (kv_types[i].type == type)
+            return kv_types[i].name;
+    }
+    return NULL;
+}
+
 static fx_status read_options(const fornax_model_options *opt, fx_model_options *out, fx_error *err)
 {
     *out = (fx_model_options){ .kv_auto = true };
     FX_TRY(read_mode(opt->dtype, &out->mode, err));
-    if (opt->kv_dtype && strcmp(opt->kv_dtype, "auto") != 0) {
-        out->kv_auto = false;
-        if (strcmp(opt->kv_dtype, "f16") != 0 && strcmp(opt->kv_dtype, "f32") != 0)
-            return fx_fail_param(err, FORNAX_EARG, "kv_dtype", "kv_dtype: expected auto, f16 or f32, found '%s'",
-                                 opt->kv_dtype);
-        out->kv_dtype = opt->kv_dtype[1] == '1' ? FX_F16 : FX_F32;
-    }
+    FX_TRY(read_kv_type(opt->kv_dtype, out, err));
     if (opt->max_context < 0)
         return fx_fail_param(err, FORNAX_EARG, "max_context", "max_context: expected 0 or more, found %lld",
                              (long long)opt->max_context);
@@ -122,7 +143,7 @@ static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mod
     i->architecture = fx_arena_strdup(&m->arena, d->arch, strlen(d->arch));
     i->name = base_name(&m->arena, path);
     i->dtype = mode_name(mode);
-    i->kv_dtype = fx_dtype_name(state->kv_dtype);
+    i->kv_dtype = kv_name(state->kv_dtype);
     i->numerics_id = fx_arena_printf(&m->arena, "%s%s%s/%s/%s/1/%d", fx_cpu_level_name(m->ctx->cpu.level),
                                      fx_program_rounds_bf16(m->program) ? "+bf16" : "",
                                      d->params.mla.kv_rank && d->params.mla.expanded ? "+expanded" : "", i->dtype, i->kv_dtype,
@@ -135,6 +156,8 @@ static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mod
     i->int8_products = work.int8;
     i->bf16_products = work.bf16;
     i->f32_products = work.f32;
+    i->context_bytes = work.context_bytes;
+    i->context_products = work.context_products;
     i->vocab_size = d->vocab;
     i->n_layers = d->params.layers;
     i->n_heads = d->params.heads;

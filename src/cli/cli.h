@@ -80,7 +80,7 @@ typedef struct fx_model_opts {
 #define FX_MODEL_OPTS(type, m)                                                                                       \
     { "threads", 't', FX_OPT_INT, offsetof(type, m.threads), "N", "compute threads (default: all this process may use)", 0, 1024 }, \
     { "dtype", 0, FX_OPT_STR, offsetof(type, m.dtype), "T", "auto, f32 (exact mode), bf16 or f16 (default: auto)", 0, 0 },  \
-    { "kv-dtype", 0, FX_OPT_STR, offsetof(type, m.kv_dtype), "T", "auto, f16 or f32 (default: auto)", 0, 0 },              \
+    { "kv-dtype", 0, FX_OPT_STR, offsetof(type, m.kv_dtype), "T", "keys and values kept: auto, f16, bf16, f32, int8 (default: auto)", 0, 0 }, \
     { "chat-template", 0, FX_OPT_STR, offsetof(type, m.chat_template), "FILE", "use this Jinja template instead of the model's", 0, 0 }, \
     { "ctx", 'c', FX_OPT_INT, offsetof(type, m.ctx), "N", "longest sequence in tokens (default: the model's)", 0, INT32_MAX },     \
     { "verbose", 'v', FX_OPT_FLAG, offsetof(type, m.verbose), NULL, "log to stderr", 0, 0 },                               \

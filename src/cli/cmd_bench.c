@@ -6,7 +6,10 @@
  *
  * Both are also given as shares of what the machine can do, measured beside them (limits.h). Decode: bytes of
  * weights that a step reads, times steps, over the read bandwidth. Prefill: the time that all multiplications
- * with weights would take at the peaks, over the time taken; for bf16 weights the peak is the faster of bf16 and f32. */
+ * with weights would take at the peaks, over the time taken; for bf16 weights the peak is the faster of bf16 and f32.
+ *
+ * With --context the same for long contexts: one request each, whose prompt and --gen tokens are that long together.
+ * Shares count keys and values too: their bytes in decode, and multiplications with them, at the rate of f32, in prefill. */
 #include <math.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -22,7 +25,7 @@
 typedef struct bench_opts {
     fx_model_opts model;
     int64_t prompt, gen, batch, repeat;
-    const char *ppl;
+    const char *ppl, *context;
     bool json, start;
 } bench_opts;
 
@@ -32,6 +35,7 @@ static const fx_opt opts[] = {
     { "batch", 'b', FX_OPT_INT, offsetof(bench_opts, batch), "N", "sequences at once in decode (default: 1)", 1, 1024 },
     { "repeat", 'r', FX_OPT_INT, offsetof(bench_opts, repeat), "N", "runs; the median counts (default: 3)", 1, 64 },
     { "ppl", 0, FX_OPT_STR, offsetof(bench_opts, ppl), "FILE", "perplexity of a text instead of rates, in windows of --ctx (default: 512)", 0, 0 },
+    { "context", 0, FX_OPT_STR, offsetof(bench_opts, context), "N,N", "rates of long contexts, each prompt and --gen tokens together", 0, 0 },
     { "start", 0, FX_OPT_FLAG, offsetof(bench_opts, start), NULL, "time from a process's start to its first token, and its memory", 0, 0 },
     { "json", 0, FX_OPT_FLAG, offsetof(bench_opts, json), NULL, "one JSON object", 0, 0 },
     FX_MODEL_OPTS(bench_opts, model),
@@ -165,17 +169,25 @@ typedef struct results {
     double prefill_share, decode_share;  /* of the limits; 0: unknown */
 } results;
 
-static void find_shares(results *r, const fornax_model_info *info, int64_t batch)
+/* Seconds that the multiplications of one row take at the least, when 'seen' positions are before it; NAN: unknown. */
+static double row_seconds(const fx_limits *l, const fornax_model_info *info, double seen)
 {
-    double bf16 = FX_MAX(r->limits.bf16, r->limits.f32), seconds = 0;
-    const double parts[][2] = { { (double)info->int8_products, r->limits.int8 },
-                                { (double)info->bf16_products, bf16 },
-                                { (double)info->f32_products, r->limits.f32 } };
+    double seconds = 0;
+    const double parts[][2] = { { (double)info->int8_products, l->int8 },
+                                { (double)info->bf16_products, FX_MAX(l->bf16, l->f32) },
+                                { (double)info->f32_products + seen * (double)info->context_products, l->f32 } };
 
     for (size_t i = 0; i < FX_COUNT(parts); i++) {
         if (parts[i][0] > 0)
             seconds += parts[i][1] > 0 ? 2 * parts[i][0] / parts[i][1] : NAN;
     }
+    return seconds;
+}
+
+static void find_shares(results *r, const fornax_model_info *info, int64_t batch)
+{
+    double seconds = row_seconds(&r->limits, info, 0);
+
     r->prefill_share = isnan(seconds) ? 0 : r->prefill * seconds;
     r->decode_share = r->decode / (double)batch * (double)info->step_bytes / r->limits.read;
 }
@@ -260,6 +272,107 @@ static int start_up(const bench_opts *opt, const char *path, fornax_error *err)
     printf(opt->json ? "{\"first_token_ms\": %.1f, \"rss_bytes\": %.0f}\n"
                      : "first token after %.1f ms, %.0f bytes resident\n",
            median(ms, opt->repeat), median(rss, opt->repeat));
+    return FX_EXIT_OK;
+}
+
+/* ---- Long contexts ---- */
+
+#define MOST_CONTEXTS 16
+
+typedef struct contexts {
+    int64_t n, tokens[MOST_CONTEXTS];
+    results at[MOST_CONTEXTS];           /* without limits */
+    fx_limits limits;
+} contexts;
+
+/* "1024,8192" */
+static bool read_contexts(contexts *c, const bench_opts *opt)
+{
+    fx_str left = fx_str_of(opt->context);
+    bool more = true;
+
+    for (c->n = 0; more; c->n++) {
+        size_t end = fx_str_find(left, FX_STR(","), 0);
+        fx_str one = fx_str_n(left.p, end == FX_STR_NONE ? left.n : end);
+
+        if (c->n == MOST_CONTEXTS || !fx_parse_i64(one, &c->tokens[c->n]) || c->tokens[c->n] <= opt->gen ||
+            c->tokens[c->n] > INT32_MAX)
+            return false;
+        more = end != FX_STR_NONE;
+        if (more)
+            left = fx_str_n(left.p + end + 1, left.n - end - 1);
+    }
+    return true;
+}
+
+static void print_contexts(const bench_opts *opt, const fornax_context *ctx, const fornax_model_info *info, const contexts *c)
+{
+    const fx_limits *l = &c->limits;
+
+    if (!opt->json) {
+        printf("%s (%s)\n", info->name, info->numerics_id);
+        for (int64_t i = 0; i < c->n; i++)
+            printf("  context %-7lld prefill %10.1f tokens/s  %3.0f %%   decode %10.1f tokens/s  %3.0f %%\n", (long long)c->tokens[i],
+                   c->at[i].prefill, 100 * c->at[i].prefill_share, c->at[i].decode, 100 * c->at[i].decode_share);
+        return;
+    }
+    printf("{\"numerics_id\": \"%s\", \"threads\": %d, \"gen\": %lld, \"step_bytes\": %lld, \"context_bytes\": %lld, "
+           "\"context_products\": %lld, \"read_limit\": %.0f, \"int8_limit\": %.0f, \"bf16_limit\": %.0f, \"f32_limit\": %.0f, "
+           "\"contexts\": [",
+           info->numerics_id, fornax_context_threads(ctx), (long long)opt->gen, (long long)info->step_bytes,
+           (long long)info->context_bytes, (long long)info->context_products, l->read, l->int8, l->bf16, l->f32);
+    for (int64_t i = 0; i < c->n; i++)
+        printf("%s{\"tokens\": %lld, \"prefill_tps\": %.3f, \"prefill_share\": %.4f, \"decode_tps\": %.3f, \"decode_share\": %.4f}",
+               i ? ", " : "", (long long)c->tokens[i], c->at[i].prefill, c->at[i].prefill_share, c->at[i].decode,
+               c->at[i].decode_share);
+    printf("]}\n");
+}
+
+/* Medians of the rates of a request whose prompt and generated tokens are 'tokens' together. */
+static fornax_status measure_context(const bench_opts *opt, fornax_engine *engine, int64_t tokens, results *r, fornax_error *err)
+{
+    double prefill[64], decode[64];
+
+    for (int64_t i = 0; i < opt->repeat; i++) {
+        fornax_status st = run_once(engine, tokens - opt->gen, opt->gen, 1, 1 + (uint64_t)i, &prefill[i], &decode[i], err);
+
+        if (st != FORNAX_OK)
+            return st;
+    }
+    r->prefill = median(prefill, opt->repeat);
+    r->decode = median(decode, opt->repeat);
+    return FORNAX_OK;
+}
+
+static void find_context_shares(const bench_opts *opt, const fornax_model_info *info, const fx_limits *l, int64_t tokens, results *r)
+{
+    double prompt = (double)(tokens - opt->gen), seconds = row_seconds(l, info, prompt / 2);
+    double bytes = (double)info->step_bytes + (prompt + (double)opt->gen / 2) * (double)info->context_bytes;
+
+    r->prefill_share = isnan(seconds) ? 0 : r->prefill * seconds;
+    r->decode_share = r->decode * bytes / l->read;
+}
+
+static int context_curve(const bench_opts *opt, const fornax_context *ctx, fornax_engine *engine, fornax_error *err)
+{
+    const fornax_model_info *info = fornax_model_get_info(fornax_engine_model(engine));
+    contexts c = { 0 };
+    fornax_status st;
+    double unused;
+
+    if (!read_contexts(&c, opt))
+        return fx_cli_usage("--context: expected up to %d numbers above --gen, with commas between, found '%s'", MOST_CONTEXTS,
+                            opt->context);
+    st = run_once(engine, 64, 4, 1, 99, &unused, &unused, err);
+    for (int64_t i = 0; st == FORNAX_OK && i < c.n; i++)
+        st = measure_context(opt, engine, c.tokens[i], &c.at[i], err);
+    if (st == FORNAX_OK)
+        st = fx_limits_measure(&c.limits, fornax_context_threads(ctx), fornax_context_cpu(ctx), err);
+    if (st != FORNAX_OK)
+        return fx_cli_fail(err);
+    for (int64_t i = 0; i < c.n; i++)
+        find_context_shares(opt, info, &c.limits, c.tokens[i], &c.at[i]);
+    print_contexts(opt, ctx, info, &c);
     return FX_EXIT_OK;
 }
 
@@ -353,7 +466,7 @@ static int run(const void *o, int n, char **args)
     else if (fornax_engine_open(&engine, model, &eo, &err) != FORNAX_OK)
         status = fx_cli_fail(&err);
     else
-        status = rates(opt, ctx, engine, &err);
+        status = (opt->context ? context_curve : rates)(opt, ctx, engine, &err);
     fornax_engine_close(engine);
     fornax_model_close(model);
     fornax_context_close(ctx);
@@ -365,6 +478,7 @@ const fx_cmd fx_cmd_bench = {
     .summary = "measure prefill, decode, start-up and memory beside the machine's limits, or perplexity",
     .examples = "  fornax bench model.gguf --threads 2 --prompt 512 --gen 64 --batch 16 --json\n"
                 "  fornax bench model.gguf --start --no-cache\n"
+                "  fornax bench model.gguf --context 1024,4096,8192 --kv-dtype int8\n"
                 "  fornax bench model.gguf --ppl text.txt --ctx 512\n",
     .opts = opts, .opts_bytes = sizeof(bench_opts), .defaults = &defaults, .run = run,
 };

@@ -372,8 +372,8 @@ static fx_status make_state(fx_arena *a, const fx_arch *arch, const fx_model_par
     *s = (fx_state_table){ .n_layers = (int32_t)p->layers };
     s->kv_dtype = opt->kv_auto ? (opt->mode == FX_MODE_F32 ? FX_F32 : FX_F16) : opt->kv_dtype;
     s->page_tokens = opt->page_tokens ? opt->page_tokens : 32;
-    if (s->kv_dtype != FX_F16 && s->kv_dtype != FX_F32)
-        return fx_fail_param(err, FORNAX_EUNSUP, "kv_dtype", "kv_dtype: expected f16 or f32, found %s",
+    if (!fx_kv_type_known(s->kv_dtype))
+        return fx_fail_param(err, FORNAX_EUNSUP, "kv_dtype", "kv_dtype: expected f16, bf16, f32 or i8, found %s",
                              fx_vtype_name(s->kv_dtype));
     if (s->page_tokens < 32 || s->page_tokens % 32 || s->page_tokens > 4096)
         return fx_fail_param(err, FORNAX_EARG, "page_tokens", "page_tokens: expected a multiple of 32 up to 4096, found %d",

@@ -24,7 +24,7 @@
 typedef struct fx_model_options {
     fx_dtype_mode mode;          /* decides here only what kv_auto means */
     bool kv_auto;                /* f16, in exact mode f32 */
-    fx_dtype kv_dtype;           /* else this: FX_F16 or FX_F32 */
+    fx_dtype kv_dtype;           /* else this */
     int32_t page_tokens;         /* 0: 32; a multiple of 32 */
     int64_t max_context;         /* 0: the model's own; may not be more */
     bool adapters;               /* every product of the files is one of the graph, that adapters may change it */

@@ -55,6 +55,17 @@ static void add_work(const fx_program *p, const fx_launch *l, fx_program_work *s
     *(w->q8 ? &sum->int8 : b->dtype == FX_BF16 ? &sum->bf16 : &sum->f32) += products;
 }
 
+static void add_context(const fx_program *p, const fx_attend_args *a, fx_program_work *sum)
+{
+    fx_dtype type = p->state.kv_dtype;
+    size_t block = fx_kv_block_bytes(type, a->head_dim) + (a->latent ? 0 : fx_kv_block_bytes(type, a->v_dim));
+
+    if (a->window > 0)
+        return;
+    sum->context_bytes += a->kv_heads * (int64_t)(block / FX_KV_BLOCK);
+    sum->context_products += (int64_t)a->heads * (a->head_dim + a->v_dim);
+}
+
 fx_program_work fx_program_row_work(const fx_program *p)
 {
     fx_program_work sum = { 0 };
@@ -64,6 +75,8 @@ fx_program_work fx_program_row_work(const fx_program *p)
 
         if (l->op == FX_L_MATMUL || l->op == FX_L_EXPERT_MATMUL)
             add_work(p, l, &sum);
+        else if (l->op == FX_L_ATTEND)
+            add_context(p, &l->args.attend, &sum);
     }
     return sum;
 }

@@ -14,7 +14,7 @@
 
 static size_t kv_bytes(const fx_state_table *t, const fx_state_layer *l, int32_t width)
 {
-    return (size_t)l->kv_heads * (size_t)t->page_tokens * (size_t)width * fx_dtype_size(t->kv_dtype);
+    return (size_t)l->kv_heads * (size_t)(t->page_tokens / FX_KV_BLOCK) * fx_kv_block_bytes(t->kv_dtype, width);
 }
 
 static size_t take(size_t *at, size_t bytes)
@@ -29,7 +29,7 @@ void fx_state_layout(fx_state_table *t)
 {
     size_t at = 0, slot = 0;
 
-    FX_ASSERT(t->page_tokens > 0 && t->page_tokens % 32 == 0);
+    FX_ASSERT(t->page_tokens > 0 && t->page_tokens % FX_KV_BLOCK == 0);
     for (int32_t i = 0; i < t->n_layers; i++) {
         fx_state_layer *l = &t->layers[i];
 

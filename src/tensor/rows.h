@@ -67,7 +67,7 @@ typedef struct fx_state_layer {
 typedef struct fx_state_table {
     int32_t n_layers;
     fx_state_layer *layers;
-    fx_dtype kv_dtype;                    /* F16 or F32 */
+    fx_dtype kv_dtype;                    /* one that fx_kv_type_known */
     int32_t page_tokens;
     size_t page_bytes;                    /* set by fx_state_layout; never 0 */
     size_t slot_bytes;                    /* set by fx_state_layout; 0: no layer is recurrent */
@@ -77,10 +77,18 @@ typedef struct fx_state_table {
     bool long_each;
 } fx_state_table;
 
-/* Sets offsets, page_bytes and slot_bytes from kv_dtype and page_tokens. In a page, for each
- * kv head of a layer: K as [page_tokens/32][k_dim][32 tokens] (so that 32 keys lie side by
- * side for each component: a lane is a key), V as [page_tokens][v_dim]. */
+/* Sets offsets, page_bytes and slot_bytes from kv_dtype and page_tokens. A layer's K in a page is
+ * [kv_heads][page_tokens/32] blocks, its V likewise (kernels/kv_page.h). */
 void fx_state_layout(fx_state_table *t);
+
+#define FX_KV_BLOCK 32                    /* tokens of a block */
+static inline bool fx_kv_type_known(fx_dtype t) { return t == FX_F16 || t == FX_BF16 || t == FX_F32 || t == FX_I8; }
+/* Bytes of a block of keys or values of one head, each 'width' wide; I8: numbers in fours, then a scale a token. */
+static inline size_t fx_kv_block_bytes(fx_dtype t, int32_t width)
+{
+    return t == FX_I8 ? FX_KV_BLOCK * (FX_ROUND_UP((size_t)width, (size_t)4) + sizeof(float))
+                      : FX_KV_BLOCK * (size_t)width * fx_dtype_size(t);
+}
 /* Sequences of different classes can't share pages: 0 for a prompt of up to long_from tokens, else a
  * length that stands for all of its class. It holds as long as the sequence. */
 int32_t fx_state_length_class(const fx_state_table *t, int64_t n_prompt);

@@ -81,7 +81,7 @@ def test_wrong_usage(args):
 # the option refuses them, before it looks for the model where it can, and names the option as it was typed.
 REFUSED = {
     "--threads": ["-1", "1025", "100000", "1.5", "x", ""], "-t": ["100000", "-1"], "--ctx": ["-1", "2147483648", "x"], "-c": ["-4", "99999999999"],
-    "--dtype": ["int8", "F32", ""], "--kv-dtype": ["q1", "bf16"], "--temperature": ["-0.1", "1e300", "nan", "inf", "0x1"], "-T": ["-1", "hot"],
+    "--dtype": ["int8", "F32", ""], "--kv-dtype": ["q1", "i8", "INT8", ""], "--temperature": ["-0.1", "1e300", "nan", "inf", "0x1"], "-T": ["-1", "hot"],
     "--top-k": ["-1", "2147483648", "0.5"], "--top-p": ["-0.1", "1.5", "nan"], "--min-p": ["-1", "2", "x"],
     "--repetition-penalty": ["-1", "1e300"], "--frequency-penalty": ["-2.1", "3"], "--presence-penalty": ["-3", "2.1", "x"],
     "--seed": ["-1", "18446744073709551616", "1.5"], "-s": ["x"], "--max-tokens": ["-1", "2147483648"], "-n": ["-5", "1e3"],
@@ -260,6 +260,16 @@ def test_bench():
     products = r["int8_products"] + r["bf16_products"] + r["f32_products"]
     assert 0 < products < r["step_bytes"] * 8 and r["read_limit"] > 1e8 and 0 < r["decode_share"] < 2
     assert "tokens/s" in ok("bench", TINY, "--prompt", "32", "--gen", "8", "--repeat", "1")
+
+
+def test_bench_of_long_contexts():
+    r = json.loads(ok("bench", TINY, "--context", "40,200", "--gen", "8", "--repeat", "2", "--json"))
+    assert [c["tokens"] for c in r["contexts"]] == [40, 200] and r["context_bytes"] > 0 and r["context_products"] > 0
+    assert all(c["prefill_tps"] > 0 and c["decode_tps"] > 0 and c["decode_share"] > 0 for c in r["contexts"])
+    assert "context 40" in ok("bench", TINY, "--context", "40", "--gen", "8", "--repeat", "1")
+    for bad in ("", "40,", "8", "x", "40,-3", "1e3"):
+        status, out, err = run("bench", TINY, "--context", bad, "--gen", "8")
+        assert status == 2 and out == "" and "--context: expected" in err, bad
 
 
 # ---- generate ---------------------------------------------------------------------------------------

@@ -413,6 +413,10 @@ static const rope_case ropes[] = {
     { 2, 1, 16, 16, 16, 32, FX_ROPE_PAIRS, false, false, 1, FX_F32, false, 0, 100, 2 },
     { 2, 1, 48, 40, 0, 32, FX_ROPE_HALF, true, false, 1, FX_F16, false, 0, 0, 0 },      /* not rotated */
     { 4, 0, 64, 64, 64, 32, FX_ROPE_HALF, false, true, 1, FX_F16, false, 0, 0, 0 },     /* nothing stored */
+    { 3, 1, 64, 64, 64, 64, FX_ROPE_HALF, true, true, 1, FX_I8, false, 0, 0, 0 },
+    { 4, 2, 30, 21, 22, 32, FX_ROPE_PAIRS, false, false, 0.7f, FX_I8, true, 0.5f, 0, 0 },
+    { 2, 2, 6, 100, 6, 96, FX_ROPE_HALF, false, false, 1, FX_I8, false, 0, 0, 0 },
+    { 3, 1, 64, 40, 64, 32, FX_ROPE_HALF, true, true, 1, FX_BF16, false, 0, 0, 0 },
 };
 
 static const int32_t rope_pos[] = { 0, 1, 30, 31, 32, 33, 34, 95, 96, 97, 4095, 131071, 1000003 };
@@ -429,14 +433,22 @@ typedef struct rope_scene {
     fx_rope_store_args args;
 } rope_scene;
 
+/* Of a page, for one head's keys or values. */
+static size_t head_bytes(const rope_case *c, int width)
+{
+    if (c->type == FX_I8)
+        return (size_t)c->page_tokens * (FX_ROUND_UP((size_t)width, 4u) + 4);
+    return (size_t)c->page_tokens * (size_t)width * (c->type == FX_F32 ? 4 : 2);
+}
+
 static void rope_scene_new(rope_scene *s, const rope_case *c)
 {
-    size_t elem = c->type == FX_F16 ? 2 : 4, tokens = (size_t)(c->kv_heads * c->page_tokens);
+    size_t k_bytes = (size_t)c->kv_heads * head_bytes(c, c->head_dim), v_bytes = (size_t)c->kv_heads * head_bytes(c, c->v_dim);
     int32_t n_pages = rope_pos[ROPE_ROWS - 1] / 32 + 1;
 
     *s = (rope_scene){ .c = c };
     s->step.page_tokens = c->page_tokens;
-    s->step.page_bytes = tokens * (size_t)(c->head_dim + c->v_dim) * elem + 64;
+    s->step.page_bytes = k_bytes + v_bytes + 64;
     s->kv_bytes = (size_t)ROPE_ROWS * s->step.page_bytes;
     for (int64_t i = 0; i < ROPE_ROWS; i++) {
         fx_page *pages = kt_alloc((size_t)n_pages * sizeof *pages);
@@ -471,7 +483,7 @@ static void rope_scene_new(rope_scene *s, const rope_case *c)
         .norm_last = c->norm_last, .long_from = c->long_from, .growth = c->growth, .style = c->style, .rot_dim = c->rot_dim,
         .inv_freq = s->inv_freq, .attn_scale = c->attn_scale, .heads = c->heads, .kv_heads = c->kv_heads,
         .head_dim = c->head_dim, .v_dim = c->v_dim, .kv_dtype = c->type, .k_offset = 0,
-        .v_offset = tokens * (size_t)c->head_dim * elem, .step = &s->step,
+        .v_offset = k_bytes, .step = &s->step,
     };
 }
 
@@ -530,24 +542,61 @@ static void rope_truth(const rope_scene *s, int64_t r, const float *x, const flo
         norm_truth(c, norm, out);
 }
 
-static double kv_value(const rope_scene *s, size_t at, int64_t i)
+/* What a byte stands for where the largest of n numbers is max. */
+static float byte_scale(const double *x, int n)
 {
-    uint16_t h;
+    double max = 0;
+
+    for (int d = 0; d < n; d++)
+        max = fmax(max, fabs(x[d]));
+    return (float)max / 127.0f;
+}
+
+/* Component d of the key or value of head h at position 'in' of the page at byte 'page', by the layout of kv_page.h. */
+static double kv_value(const rope_scene *s, size_t page, bool key, int64_t h, int64_t in, int64_t d)
+{
+    const rope_case *c = s->c;
+    int64_t width = key ? c->head_dim : c->v_dim, j = in % 32, fours = FX_ROUND_UP(width, 4);
+    const uint8_t *block = s->step.kv + page + (key ? s->args.k_offset : s->args.v_offset) +
+                           (size_t)h * head_bytes(c, (int)width) + head_bytes(c, (int)width) / (size_t)c->page_tokens * (size_t)(in - j);
+    int64_t i = key ? d * 32 + j : j * width + d;
+    uint16_t half;
     float x;
 
-    if (s->c->type == FX_F16) {
-        memcpy(&h, s->step.kv + at + (size_t)i * 2, 2);
-        return (double)fx_f16_to_f32(h);
+    if (c->type == FX_I8) {
+        memcpy(&x, block + 32 * fours + j * 4, 4);
+        i = key ? d / 4 * 128 + j * 4 + d % 4 : (j / 4 * fours + d) * 4 + j % 4;
+        return (double)x * ((const int8_t *)block)[i];
     }
-    memcpy(&x, s->step.kv + at + (size_t)i * 4, 4);
+    if (c->type != FX_F32) {
+        memcpy(&half, block + i * 2, 2);
+        return (double)(c->type == FX_F16 ? fx_f16_to_f32(half) : fx_bf16_to_f32(half));
+    }
+    memcpy(&x, block + i * 4, 4);
     return (double)x;
+}
+
+/* v[d] of n as it is stored. */
+static double stored_value(const rope_case *c, const float *v, int n, int64_t d)
+{
+    double wide[256];
+    float scale;
+
+    if (c->type != FX_I8)
+        return (double)(c->type == FX_F16    ? fx_f16_to_f32(fx_f32_to_f16(v[d]))
+                        : c->type == FX_BF16 ? fx_bf16_to_f32(fx_f32_to_bf16(v[d]))
+                                             : v[d]);
+    for (int i = 0; i < n; i++)
+        wide[i] = (double)v[i];
+    scale = byte_scale(wide, n);
+    return (double)scale * rint((double)(v[d] * (1.0f / scale)));
 }
 
 static int check_rope_row(const rope_scene *s, int64_t r, const float *q_out)
 {
     const rope_case *c = s->c;
-    double *want = kt_alloc((size_t)c->head_dim * sizeof *want), tol = c->type == FX_F16 ? 3e-3 : 2e-6;
-    double rel = c->type == FX_F16 ? 0x1p-11 : 1e-6;
+    double *want = kt_alloc((size_t)c->head_dim * sizeof *want), tol = c->type == FX_F16 || c->type == FX_BF16 ? 3e-3 : 2e-6;
+    double rel = c->type == FX_F16 ? 0x1p-11 : c->type == FX_BF16 ? 0x1p-8 : 1e-6;
     int64_t pos = rope_pos[r], in = pos % c->page_tokens;
     size_t page = (size_t)(ROPE_ROWS - 1 - r) * s->step.page_bytes;
     int bad = 0;
@@ -559,16 +608,13 @@ static int check_rope_row(const rope_scene *s, int64_t r, const float *q_out)
     }
     for (int64_t h = 0; h < c->kv_heads; h++) {
         rope_truth(s, r, s->k + (r * c->kv_heads + h) * c->head_dim, s->k_norm, want);
+        if (c->type == FX_I8)
+            tol = 0.5001 * (double)byte_scale(want, c->head_dim) + 2e-6;
         for (int64_t d = 0; d < c->head_dim; d++)
-            bad += !kt_near(kv_value(s, page + s->args.k_offset,
-                                     ((h * (c->page_tokens / 32) + in / 32) * c->head_dim + d) * 32 + in % 32),
-                            want[d], tol, rel);
-        for (int64_t d = 0; d < c->v_dim; d++) {
-            float v = s->v[(r * c->kv_heads + h) * c->v_dim + d];
-            double stored = (double)(c->type == FX_F16 ? fx_f16_to_f32(fx_f32_to_f16(v)) : v);
-
-            bad += kv_value(s, page + s->args.v_offset, (h * c->page_tokens + in) * c->v_dim + d) != stored;
-        }
+            bad += !kt_near(kv_value(s, page, true, h, in, d), want[d], tol, rel);
+        for (int64_t d = 0; d < c->v_dim; d++)
+            bad += kv_value(s, page, false, h, in, d) !=
+                   stored_value(c, s->v + (r * c->kv_heads + h) * c->v_dim, c->v_dim, d);
     }
     free(want);
     return bad;
@@ -588,7 +634,7 @@ static void check_rope(const rope_case *c, const fx_kernel *k)
 {
     rope_scene s;
     size_t q_bytes = (size_t)(ROPE_ROWS * c->heads * c->head_dim) * 4;
-    int64_t most = ROPE_ROWS * c->kv_heads * (c->head_dim + c->v_dim) * (c->type == FX_F16 ? 2 : 4);
+    int64_t most = ROPE_ROWS * c->kv_heads * (int64_t)((head_bytes(c, c->head_dim) + head_bytes(c, c->v_dim)) / (size_t)c->page_tokens);
     float *q1 = kt_alloc(q_bytes), *q2 = kt_alloc(q_bytes);
     uint8_t *kv1;
 
@@ -622,6 +668,38 @@ TEST(rope_store_against_double)
     for (size_t v = 0; (k = kt_variant(FX_K_ROPE_STORE, v)) != NULL; v++)
         for (size_t i = 0; i < FX_COUNT(ropes); i++)
             check_rope(&ropes[i], k);
+}
+
+/* Numbers that bytes can't stand for: a head with a NaN or an infinity is NaN, one of nearly nothing 0. */
+TEST(rope_store_of_bad_bytes)
+{
+    static const struct { float put, want; } bad[] = { { NAN, NAN }, { INFINITY, NAN }, { -INFINITY, NAN }, { 3e38f, 3e38f } };
+    const rope_case *c = &ropes[13];         /* two heads, values of 21 */
+    const fx_kernel *k;
+
+    for (size_t v = 0; (k = kt_variant(FX_K_ROPE_STORE, v)) != NULL; v++)
+        for (size_t b = 0; b < FX_COUNT(bad); b++) {
+            rope_scene s;
+            float *q;
+
+            rope_scene_new(&s, c);
+            s.step.kv = kt_alloc(s.kv_bytes);
+            q = kt_alloc((size_t)(ROPE_ROWS * s.args.q.ld) * 4);
+            s.args.q_out = (fx_mat){ q, s.args.q.ld };
+            s.v[20] = bad[b].put;            /* row 0, head 0, its last */
+            for (int d = 0; d < c->v_dim; d++)
+                s.v[c->v_dim + d] = 1e-30f;
+            kt_run(k, &s.args, 2);
+            for (int d = 0; d < c->v_dim; d++) {
+                double got = kv_value(&s, (size_t)(ROPE_ROWS - 1) * s.step.page_bytes, false, 0, 0, d);
+
+                CHECK(isnan(bad[b].want) ? isnan(got) : kt_near(got, d == 20 ? (double)bad[b].want : 0, 0, 1e-6));
+                CHECK_NEAR(kv_value(&s, (size_t)(ROPE_ROWS - 1) * s.step.page_bytes, false, 1, 0, d), 0.0, 0);
+            }
+            free(q);
+            free(s.step.kv);
+            rope_scene_free(&s);
+        }
 }
 
 /* Without v, the pages' keys and q are what they are with it, and nothing else is written. */
@@ -780,6 +858,15 @@ TEST(state_layout)
         CHECK_EQ_U64(l[i].v_offset, v[i]);
     }
     CHECK_EQ_U64(t.page_bytes, 19840);
+    t.kv_dtype = FX_I8;                      /* widths in fours, 4 bytes more a token */
+    fx_state_layout(&t);
+    CHECK_EQ_U64(l[0].v_offset, 3 * 32 * (64 + 4));
+    CHECK_EQ_U64(l[3].k_offset, 3 * 32 * (64 + 4 + 32 + 4));
+    CHECK_EQ_U64(l[3].v_offset, l[3].k_offset + 32 * (8 + 4));
+    CHECK_EQ_U64(l[4].k_offset, l[3].v_offset + 32 * (4 + 4));
+    CHECK_EQ_U64(l[2].v_offset, l[4].k_offset + 32 * (4 + 4));
+    CHECK_EQ_U64(l[5].k_offset, l[4].v_offset + 32 * (4 + 4));
+    CHECK_EQ_U64(t.page_bytes, l[5].k_offset + 32 * (12 + 4));
 }
 
 TEST(table_has_a_reference_for_every_op)

@@ -30,6 +30,14 @@ static const shape shapes[] = {
     { 4, 1, 40, 32, 32, 0, 0, FX_F16, 0, true },  { 16, 1, 72, 64, 64, 0, 0, FX_F16, 0, true },
     { 2, 1, 30, 22, 32, 0, 0, FX_F32, 0, true },  { 100, 1, 48, 40, 32, 0, 0, FX_F32, 0, true },
     { 6, 2, 32, 32, 32, 0, 0, FX_F16, 0, true },  { 1, 1, 288, 256, 32, 700, 0, FX_F16, 0, true },
+    { 9, 3, 64, 64, 32, 0, 0, FX_I8, 0, false },       { 2, 1, 128, 128, 64, 0, 0, FX_I8, 0, false },
+    { 7, 1, 81, 50, 32, 0, 0, FX_I8, 0, false },       { 40, 1, 16, 20, 96, 0, 0, FX_I8, 0, false },
+    { 4, 4, 64, 64, 32, 33, 0, FX_I8, 0, false },      { 6, 2, 66, 65, 64, 512, 30, FX_I8, 0, false },
+    { 5, 5, 32, 32, 32, 0, 0, FX_I8, 0.5f, false },    { 1, 1, 3, 1, 32, 1, 0, FX_I8, 0, false },
+    { 6, 2, 64, 48, 64, FX_WINDOW_BOTH, 0, FX_I8, 0, false }, { 3, 1, 600, 130, 32, 0, 0, FX_I8, 0, false },
+    { 16, 1, 72, 64, 64, 0, 0, FX_I8, 0, true },       { 2, 1, 30, 22, 32, 40, 0, FX_I8, 0, true },
+    { 9, 3, 64, 64, 32, 0, 0, FX_BF16, 0, false },     { 7, 1, 40, 44, 32, 40, 0, FX_BF16, 0, false },
+    { 6, 2, 32, 24, 32, 0, 0, FX_BF16, 0, true },
 };
 
 /* Sequences of one scenario: how many positions before the step, how many rows in it. */
@@ -49,16 +57,63 @@ typedef struct scene {
     fx_attend_args args;
 } scene;
 
-static float stored(fx_dtype type, float x) { return type == FX_F16 ? fx_f16_to_f32(fx_f32_to_f16(x)) : x; }
-
-static void put(scene *s, size_t at, int64_t i, float x)
+/* What a byte stands for in a head of n numbers; NaN if one isn't finite. */
+static float byte_scale(const float *x, int64_t n)
 {
-    uint16_t h = fx_f32_to_f16(x);
+    float max = 0;
 
-    if (s->sh.type == FX_F16)
-        memcpy(s->step.kv + at + (size_t)i * 2, &h, 2);
+    for (int64_t d = 0; d < n; d++)
+        max = isfinite(x[d]) ? FX_MAX(max, fabsf(x[d])) : INFINITY;
+    return isfinite(max) ? max / 127.0f : NAN;
+}
+
+/* The n numbers of a head as they are stored. */
+static void round_head(fx_dtype type, float *x, int64_t n)
+{
+    float scale = byte_scale(x, n);
+
+    for (int64_t d = 0; d < n; d++)
+        x[d] = type == FX_F16    ? fx_f16_to_f32(fx_f32_to_f16(x[d]))
+               : type == FX_BF16 ? fx_bf16_to_f32(fx_f32_to_bf16(x[d]))
+               : type == FX_I8   ? rintf(x[d] / scale) * scale
+                                 : x[d];
+}
+
+/* Bytes of a token of one head. */
+static size_t token_bytes(const shape *sh, int width)
+{
+    return sh->type == FX_I8 ? FX_ROUND_UP((size_t)width, 4u) + 4 : (size_t)width * (sh->type == FX_F32 ? 4 : 2);
+}
+
+static void put(const shape *sh, uint8_t *block, int64_t i, float x, float scale)
+{
+    uint16_t h = sh->type == FX_F16 ? fx_f32_to_f16(x) : fx_f32_to_bf16(x);
+
+    if (sh->type == FX_I8)
+        ((int8_t *)block)[i] = (int8_t)(isnan(scale) ? 77 : rintf(x / scale));
+    else if (sh->type == FX_F32)
+        memcpy(block + i * 4, &x, 4);
     else
-        memcpy(s->step.kv + at + (size_t)i * 4, &x, 4);
+        memcpy(block + i * 2, &h, 2);
+}
+
+/* A head of 'width' numbers of the token at 'in' of a page: the part of which begins at 'part'. */
+static void put_head(scene *s, uint8_t *part, const float *x, int width, bool key, int64_t h, int64_t in, bool hide)
+{
+    const shape *sh = &s->sh;
+    int64_t j = in % 32, fours = FX_ROUND_UP(width, 4);
+    uint8_t *block = part + token_bytes(sh, width) * (size_t)(h * sh->page_tokens + in - j);
+    float scale = hide ? NAN : byte_scale(x, width);
+
+    for (int64_t d = 0; d < width; d++) {
+        int64_t i = key ? d * 32 + j : j * width + d;
+
+        if (sh->type == FX_I8)
+            i = key ? d / 4 * 128 + j * 4 + d % 4 : (j / 4 * fours + d) * 4 + j % 4;
+        put(sh, block, i, hide ? NAN : x[d], scale);
+    }
+    if (sh->type == FX_I8)
+        memcpy(block + 32 * fours + j * 4, &scale, 4);
 }
 
 /* Positions [p0, p1) of a sequence into its pages, by the layout that rows.h describes; or NaNs. */
@@ -67,17 +122,13 @@ static void store_seq(scene *s, int i, int64_t p0, int64_t p1, bool hide)
     const shape *sh = &s->sh;
 
     for (int64_t p = p0; p < p1; p++) {
-        size_t page = (size_t)s->seqs[i].pages[p / sh->page_tokens] * s->step.page_bytes;
+        uint8_t *page = s->step.kv + (size_t)s->seqs[i].pages[p / sh->page_tokens] * s->step.page_bytes;
         int64_t in = p % sh->page_tokens;
 
         for (int64_t h = 0; h < sh->kv_heads; h++) {
-            for (int64_t d = 0; d < sh->head_dim; d++)
-                put(s, page + s->k_offset,
-                    ((h * (sh->page_tokens / 32) + in / 32) * sh->head_dim + d) * 32 + in % 32,
-                    hide ? NAN : s->k[i][(p * sh->kv_heads + h) * sh->head_dim + d]);
-            for (int64_t d = 0; !sh->latent && d < sh->v_dim; d++)
-                put(s, page + s->v_offset, (h * sh->page_tokens + in) * sh->v_dim + d,
-                    hide ? NAN : s->v[i][(p * sh->kv_heads + h) * sh->v_dim + d]);
+            put_head(s, page + s->k_offset, s->k[i] + (p * sh->kv_heads + h) * sh->head_dim, sh->head_dim, true, h, in, hide);
+            if (!sh->latent)
+                put_head(s, page + s->v_offset, s->v[i] + (p * sh->kv_heads + h) * sh->v_dim, sh->v_dim, false, h, in, hide);
         }
     }
 }
@@ -85,12 +136,12 @@ static void store_seq(scene *s, int i, int64_t p0, int64_t p1, bool hide)
 static void make_pages(scene *s)
 {
     const shape *sh = &s->sh;
-    size_t elem = sh->type == FX_F16 ? 2 : 4, tokens = (size_t)(sh->kv_heads * sh->page_tokens);
+    size_t tokens = (size_t)(sh->kv_heads * sh->page_tokens);
     int32_t n_pages = 0, next = 0;
 
     s->k_offset = 64;                        /* as if other layers lay around it */
-    s->v_offset = FX_ROUND_UP(s->k_offset + tokens * (size_t)sh->head_dim * elem, (size_t)64);
-    s->step.page_bytes = FX_ROUND_UP(s->v_offset + tokens * (size_t)sh->v_dim * elem, (size_t)64) + 64;
+    s->v_offset = FX_ROUND_UP(s->k_offset + tokens * token_bytes(sh, sh->head_dim), (size_t)64);
+    s->step.page_bytes = FX_ROUND_UP(s->v_offset + tokens * token_bytes(sh, sh->v_dim), (size_t)64) + 64;
     s->step.page_tokens = sh->page_tokens;
     for (int i = 0; i < N_SEQS; i++)
         n_pages += FX_DIV_UP(seq_pos0[i] + seq_rows[i], sh->page_tokens);
@@ -122,10 +173,10 @@ static void scene_new(scene *s, const shape *sh)
 
         s->k[i] = kt_floats(tokens * sh->kv_heads * sh->head_dim, 1);
         s->v[i] = kt_floats(tokens * sh->kv_heads * sh->v_dim, 1);
-        for (int64_t j = 0; j < tokens * sh->kv_heads * sh->head_dim; j++)
-            s->k[i][j] = stored(sh->type, s->k[i][j]);
-        for (int64_t j = 0; j < tokens * sh->kv_heads * sh->v_dim; j++)
-            s->v[i][j] = stored(sh->type, s->v[i][j]);
+        for (int64_t j = 0; j < tokens * sh->kv_heads; j++) {
+            round_head(sh->type, s->k[i] + j * sh->head_dim, sh->head_dim);
+            round_head(sh->type, s->v[i] + j * sh->v_dim, sh->v_dim);
+        }
         for (int64_t j = 0; sh->latent && j < tokens * sh->kv_heads; j++)
             memcpy(s->v[i] + j * sh->v_dim, s->k[i] + (j + 1) * sh->head_dim - sh->v_dim, (size_t)sh->v_dim * sizeof(float));
         s->seqs[i].row0 = n;
@@ -247,7 +298,8 @@ static void check_truth(const scene *s, const fx_kernel *k, const double *want, 
 
             worst = e <= worst ? worst : e;                  /* NaN sticks */
         }
-    if (!(worst < 1e-5))
+    /* Over bytes, queries and weights have 15 bits. */
+    if (!(worst < (s->sh.type == FX_I8 ? 2e-4 : 1e-5)))
         FXTEST_FAIL("%s: heads %d/%d dim %d/%d window %d: error %g", k->name, s->sh.heads, s->sh.kv_heads,
                     s->sh.head_dim, s->sh.v_dim, s->sh.window, worst);
 }
@@ -352,7 +404,8 @@ static void run_launch(void *user, int64_t t0, int64_t t1, int worker)
  * the keys are cut into parts, and who finishes last merges. */
 TEST(threads_share_long_sequences)
 {
-    static const shape few[] = { { 3, 1, 64, 64, 32, 0, 0, FX_F16, 0, false }, { 4, 2, 32, 40, 64, 700, 0, FX_F32, 0, false } };
+    static const shape few[] = { { 3, 1, 64, 64, 32, 0, 0, FX_F16, 0, false }, { 4, 2, 32, 40, 64, 700, 0, FX_F32, 0, false },
+                                 { 3, 1, 64, 50, 32, 0, 0, FX_I8, 0, false } };
     size_t shared = FX_ATTEND_SHARED;
 
     for (size_t i = 0; i < FX_COUNT(few); i++)
@@ -402,11 +455,9 @@ TEST(threads_share_long_sequences)
         }
 }
 
-/* A NaN or infinity in one query or value stays in the rows that see it. */
-TEST(bad_values_stay_where_they_are)
+static void check_bad_values(shape sh)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY, 3e38f };
-    shape sh = { 6, 2, 64, 64, 32, 0, 0, FX_F32, 0, false };
     const fx_kernel *k;
 
     for (size_t b = 0; b < FX_COUNT(bad); b++)
@@ -429,6 +480,8 @@ TEST(bad_values_stay_where_they_are)
                     bool hit = s.seq[r] == 0 && ((r == 20 && h == 0) || (h >= 3 && s.pos[r] >= 40) ||
                                                  (h < 3 && s.pos[r] >= 50));
 
+                    if (hit && isnan(bad[b]))
+                        CHECK(isnan(z[r * columns + h * sh.v_dim + 9]));
                     if (!hit)
                         CHECK_MEM(y + r * columns + h * sh.v_dim, z + r * columns + h * sh.v_dim,
                                   (size_t)sh.v_dim * sizeof(float));
@@ -437,6 +490,13 @@ TEST(bad_values_stay_where_they_are)
             free(z);
             scene_free(&s);
         }
+}
+
+/* A NaN or infinity in one query or value stays in the rows that see it. */
+TEST(bad_values_stay_where_they_are)
+{
+    check_bad_values((shape){ 6, 2, 64, 64, 32, 0, 0, FX_F32, 0, false });
+    check_bad_values((shape){ 6, 2, 64, 64, 32, 0, 0, FX_I8, 0, false });
 }
 
 FXTEST_MAIN()

@@ -308,7 +308,7 @@ TEST(models)
         { "F32", NULL, NULL, 0, FORNAX_EARG, "dtype" },
         { "int8", NULL, NULL, 0, FORNAX_EARG, "dtype" },
         { NULL, "", NULL, 0, FORNAX_EARG, "kv_dtype" },
-        { NULL, "bf16", NULL, 0, FORNAX_EARG, "kv_dtype" },
+        { NULL, "i8", NULL, 0, FORNAX_EARG, "kv_dtype" },
         { NULL, NULL, NULL, -1, FORNAX_EARG, "max_context" },
         { NULL, NULL, NULL, CONTEXT + 1, FORNAX_EARG, "max_context" },
         { NULL, NULL, NULL, INT64_MAX, FORNAX_EARG, "max_context" },
@@ -317,6 +317,8 @@ TEST(models)
         { "f32", "f16", "", 1, FORNAX_OK, "" },
         { "bf16", "f32", NULL, 33, FORNAX_OK, "" },
         { "f16", NULL, NULL, 0, FORNAX_OK, "" },
+        { NULL, "bf16", NULL, 0, FORNAX_OK, "" },
+        { "f32", "int8", NULL, 0, FORNAX_OK, "" },
     };
     fornax_context *ctx = NULL;
     fornax_model *m;

@@ -112,7 +112,7 @@ static void compare(const setting *s, const answer *got, const answer *want)
     }
 }
 
-static void run_setting(const char *path, const char *dtype, const setting *s, answer *out)
+static void run_setting(const char *path, const char *dtype, const char *kv, const setting *s, answer *out)
 {
     fornax_context_options co = FORNAX_OPTIONS(fornax_context_options);
     fornax_model_options mo = FORNAX_OPTIONS(fornax_model_options);
@@ -125,6 +125,7 @@ static void run_setting(const char *path, const char *dtype, const setting *s, a
 
     co.threads = s->threads;
     mo.dtype = dtype;
+    mo.kv_dtype = kv;
     eo.prefill_chunk = s->chunk;
     eo.max_batch = 2 * PROMPTS;
     eo.no_prefix_cache = !s->cached;
@@ -142,17 +143,19 @@ static void run_setting(const char *path, const char *dtype, const setting *s, a
     fornax_context_close(ctx);
 }
 
-static void check_model(const char *path, const char *dtype)
+static void check_kv(const char *path, const char *dtype, const char *kv)
 {
     static answer want[2 * PROMPTS], got[2 * PROMPTS];
 
-    run_setting(path, dtype, &settings[0], want);
+    run_setting(path, dtype, kv, &settings[0], want);
     for (size_t i = 1; i < sizeof settings / sizeof *settings; i++) {
         memset(got, 0, sizeof got);
-        run_setting(path, dtype, &settings[i], got);
+        run_setting(path, dtype, kv, &settings[i], got);
         compare(&settings[i], got, want);
     }
 }
+
+static void check_model(const char *path, const char *dtype) { check_kv(path, dtype, "auto"); }
 
 TEST(qwen3_tiny) { check_model(FXTEST_DATA "/models/qwen3", "auto"); }
 TEST(llama_tiny_exact) { check_model(FXTEST_DATA "/models/llama3", "f32"); }
@@ -166,6 +169,11 @@ TEST(qwen3_5_tiny_hybrid) { check_model(FXTEST_DATA "/models/qwen3_5", "auto"); 
 TEST(gpt_oss_tiny) { check_model(FXTEST_DATA "/models/gpt_oss", "auto"); }         /* experts, windows, sinks */
 TEST(minicpm3_tiny_latent) { check_model(FXTEST_DATA "/models/minicpm3", "f32"); }
 TEST(deepseek_v2_tiny) { check_model(FXTEST_DATA "/models/deepseek_v2", "auto"); } /* latent attention, experts */
+
+TEST(mistral_tiny_int8) { check_kv(FXTEST_DATA "/models/mistral", "auto", "int8"); }
+TEST(llama_tiny_int8) { check_kv(FXTEST_DATA "/models/llama3", "auto", "int8"); }
+TEST(deepseek_v2_tiny_int8) { check_kv(FXTEST_DATA "/models/deepseek_v2", "auto", "int8"); }
+TEST(lfm2_tiny_bf16) { check_kv(FXTEST_DATA "/models/lfm2", "auto", "bf16"); }
 
 /* Where experts are chosen activations aren't rounded to bf16, and the numerics id doesn't say so. */
 TEST(routers_see_unrounded_activations)

@@ -30,33 +30,46 @@ static size_t scratch_bytes(const void *args)
     return (FX_ATTEND_SPAN + 2 * (size_t)((const fx_attend_args *)args)->v_dim) * sizeof(double);
 }
 
-static double load(const uint8_t *p, fx_dtype type, int64_t i)
+/* Number i of a block, of token j. */
+static double load(const uint8_t *block, fx_dtype type, int32_t width, int64_t i, int64_t j)
 {
-    return type == FX_F16 ? (double)fx_f16_to_f32(((const uint16_t *)(const void *)p)[i])
-                          : (double)((const float *)(const void *)p)[i];
+    if (type == FX_I8)
+        return (double)((const int8_t *)block)[i] * (double)fx_kv_scales(block, width)[j];
+    if (type == FX_F32)
+        return (double)((const float *)(const void *)block)[i];
+    return (double)(type == FX_F16 ? fx_f16_to_f32 : fx_bf16_to_f32)(((const uint16_t *)(const void *)block)[i]);
+}
+
+static const uint8_t *key_block(const fx_attend_args *a, const fx_step_seq *seq, int64_t kv_head, int64_t pos)
+{
+    return fx_kv_block(a->step, seq, a->k_offset, fx_kv_block_bytes(a->kv_dtype, a->head_dim), kv_head, pos);
 }
 
 static double score(const fx_attend_args *a, const fx_step_seq *seq, const float *q, int64_t kv_head, int64_t pos)
 {
-    const uint8_t *k = fx_kv_page(a->step, seq, pos) +
-                       fx_kv_k_at(a->step, a->k_offset, fx_kv_elem(a->kv_dtype), kv_head, a->head_dim, pos);
+    const uint8_t *k = key_block(a, seq, kv_head, pos);
+    int64_t at = pos % FX_KV_BLOCK;
     double sum = 0;
 
     for (int32_t d = 0; d < a->head_dim; d++)
-        sum += q[d] * load(k, a->kv_dtype, (int64_t)d * FX_KV_BLOCK);
+        sum += q[d] * load(k, a->kv_dtype, a->head_dim, fx_kv_key_at(a->kv_dtype, d, at), at);
     sum *= (double)a->scale;
     return a->softcap > 0 ? (double)a->softcap * tanh(sum / (double)a->softcap) : sum;
 }
 
-/* Component 0 of a value. */
-static size_t value_at(const fx_attend_args *a, int64_t kv_head, int64_t pos)
+/* acc += e * the value at 'pos'. */
+static void add_value(const fx_attend_args *a, const fx_step_seq *seq, int64_t kv_head, int64_t pos, double e, double *acc)
 {
-    size_t elem = fx_kv_elem(a->kv_dtype);
+    int64_t at = pos % FX_KV_BLOCK, first = a->head_dim - a->v_dim;     /* of a latent's value in its key */
+    const uint8_t *block = a->latent ? key_block(a, seq, kv_head, pos)
+                                     : fx_kv_block(a->step, seq, a->v_offset, fx_kv_block_bytes(a->kv_dtype, a->v_dim),
+                                                   kv_head, pos);
 
-    if (!a->latent)
-        return fx_kv_v_at(a->step, a->v_offset, elem, kv_head, a->v_dim, pos);
-    return fx_kv_k_at(a->step, a->k_offset, elem, kv_head, a->head_dim, pos) +
-           elem * (size_t)((a->head_dim - a->v_dim) * FX_KV_BLOCK);
+    for (int32_t d = 0; d < a->v_dim; d++) {
+        int64_t i = a->latent ? fx_kv_key_at(a->kv_dtype, first + d, at) : fx_kv_value_at(a->kv_dtype, a->v_dim, d, at);
+
+        acc[d] += e * load(block, a->kv_dtype, a->latent ? a->head_dim : a->v_dim, i, at);
+    }
 }
 
 /* The keys [j0, j1) of one span. */
@@ -76,12 +89,10 @@ static void span(const fx_attend_args *a, const fx_step_seq *seq, const float *q
             p->max = s[j - j0];
     }
     for (int64_t j = j0; j < j1; j++) {
-        const uint8_t *v = fx_kv_page(a->step, seq, j) + value_at(a, kv_head, j);
         double e = exp(s[j - j0] - p->max);
 
         p->sum += e;
-        for (int32_t d = 0; d < a->v_dim; d++)
-            p->acc[d] += e * load(v, a->kv_dtype, a->latent ? (int64_t)d * FX_KV_BLOCK : d);
+        add_value(a, seq, kv_head, j, e, p->acc);
     }
 }
 

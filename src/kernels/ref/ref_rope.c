@@ -62,27 +62,54 @@ static void store(uint8_t *p, fx_dtype type, int64_t i, float x)
 {
     if (type == FX_F16)
         ((uint16_t *)(void *)p)[i] = fx_f32_to_f16(x);
+    else if (type == FX_BF16)
+        ((uint16_t *)(void *)p)[i] = fx_f32_to_bf16(x);
+    else if (type == FX_I8)
+        ((int8_t *)p)[i] = (int8_t)x;
     else
         ((float *)(void *)p)[i] = x;
+}
+
+/* The factor of n numbers when they are stored as bytes; scale: what a byte then stands for. */
+static float byte_factor(const float *x, int32_t n, float *scale)
+{
+    float top = 0;
+    bool finite = true;
+
+    for (int32_t d = 0; d < n; d++) {
+        top = fmaxf(top, fabsf(x[d]));
+        finite = finite && isfinite(x[d]);
+    }
+    *scale = fx_kv_scale(top, finite);
+    return fx_kv_inverse(*scale);
+}
+
+/* A head's key or value into place j of its block. */
+static void store_head(const float *x, int32_t n, uint8_t *block, fx_dtype type, bool key, int64_t j)
+{
+    float scale = 0, factor = type == FX_I8 ? byte_factor(x, n, &scale) : 1;
+
+    for (int32_t d = 0; d < n; d++)
+        store(block, type, key ? fx_kv_key_at(type, d, j) : fx_kv_value_at(type, n, d, j),
+              type == FX_I8 ? factor > 0 ? rintf(x[d] * factor) : 0 : x[d]);
+    if (type == FX_I8)
+        fx_kv_scales(block, n)[j] = scale;
 }
 
 static void store_row(const fx_rope_store_args *a, int64_t r, float *h, const float *cs, const float *sn)
 {
     const fx_step *s = a->step;
-    int64_t pos = s->pos[r];
-    size_t elem = fx_kv_elem(a->kv_dtype);
-    uint8_t *page = fx_kv_page(s, &s->seqs[s->seq[r]], pos);
+    const fx_step_seq *seq = &s->seqs[s->seq[r]];
+    int64_t pos = s->pos[r], at = pos % FX_KV_BLOCK;
+    size_t k_bytes = fx_kv_block_bytes(a->kv_dtype, a->head_dim), v_bytes = fx_kv_block_bytes(a->kv_dtype, a->v_dim);
 
     for (int32_t j = 0; j < a->kv_heads; j++) {
-        uint8_t *k = page + fx_kv_k_at(s, a->k_offset, elem, j, a->head_dim, pos);
-        uint8_t *v = page + fx_kv_v_at(s, a->v_offset, elem, j, a->v_dim, pos);
-
         memcpy(h, a->k.p + r * a->k.ld + (int64_t)j * a->head_dim, (size_t)a->head_dim * sizeof(float));
         turn_head(a, h, a->k_norm, cs, sn);
-        for (int32_t d = 0; d < a->head_dim; d++)
-            store(k, a->kv_dtype, (int64_t)d * FX_KV_BLOCK, h[d]);
-        for (int32_t d = 0; a->v.p && d < a->v_dim; d++)
-            store(v, a->kv_dtype, d, a->v.p[r * a->v.ld + (int64_t)j * a->v_dim + d]);
+        store_head(h, a->head_dim, fx_kv_block(s, seq, a->k_offset, k_bytes, j, pos), a->kv_dtype, true, at);
+        if (a->v.p)
+            store_head(a->v.p + r * a->v.ld + (int64_t)j * a->v_dim, a->v_dim,
+                       fx_kv_block(s, seq, a->v_offset, v_bytes, j, pos), a->kv_dtype, false, at);
     }
 }
 
