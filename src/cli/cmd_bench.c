@@ -353,26 +353,21 @@ static void find_context_shares(const bench_opts *opt, const fornax_model_info *
     r->decode_share = r->decode * bytes / l->read;
 }
 
-static int context_curve(const bench_opts *opt, const fornax_context *ctx, fornax_engine *engine, fornax_error *err)
+static int context_curve(const bench_opts *opt, contexts *curve, const fornax_context *ctx, fornax_engine *engine, fornax_error *err)
 {
     const fornax_model_info *info = fornax_model_get_info(fornax_engine_model(engine));
-    contexts c = { 0 };
-    fornax_status st;
     double unused;
+    fornax_status st = run_once(engine, 64, 4, 1, 99, &unused, &unused, err);
 
-    if (!read_contexts(&c, opt))
-        return fx_cli_usage("--context: expected up to %d numbers above --gen, with commas between, found '%s'", MOST_CONTEXTS,
-                            opt->context);
-    st = run_once(engine, 64, 4, 1, 99, &unused, &unused, err);
-    for (int64_t i = 0; st == FORNAX_OK && i < c.n; i++)
-        st = measure_context(opt, engine, c.tokens[i], &c.at[i], err);
+    for (int64_t i = 0; st == FORNAX_OK && i < curve->n; i++)
+        st = measure_context(opt, engine, curve->tokens[i], &curve->at[i], err);
     if (st == FORNAX_OK)
-        st = fx_limits_measure(&c.limits, fornax_context_threads(ctx), fornax_context_cpu(ctx), err);
+        st = fx_limits_measure(&curve->limits, fornax_context_threads(ctx), fornax_context_cpu(ctx), err);
     if (st != FORNAX_OK)
         return fx_cli_fail(err);
-    for (int64_t i = 0; i < c.n; i++)
-        find_context_shares(opt, info, &c.limits, c.tokens[i], &c.at[i]);
-    print_contexts(opt, ctx, info, &c);
+    for (int64_t i = 0; i < curve->n; i++)
+        find_context_shares(opt, info, &curve->limits, curve->tokens[i], &curve->at[i]);
+    print_contexts(opt, ctx, info, curve);
     return FX_EXIT_OK;
 }
 
@@ -449,9 +444,13 @@ static int run(const void *o, int n, char **args)
     fornax_context *ctx = NULL;
     fornax_model *model = NULL;
     fornax_engine *engine = NULL;
+    contexts curve = { 0 };
     int status;
 
     (void)n;
+    if (opt->context && !read_contexts(&curve, opt))
+        return fx_cli_usage("--context: expected up to %d numbers above --gen, with commas between, found '%s'", MOST_CONTEXTS,
+                            opt->context);
     if (opt->ppl && opt->model.ctx && opt->model.ctx < 4)
         return fx_cli_fail(&(fornax_error){ .status = FORNAX_EARG, .param = "max_context", .text = "expected at least 4 with --ppl" });
     if (opt->start)
@@ -466,7 +465,7 @@ static int run(const void *o, int n, char **args)
     else if (fornax_engine_open(&engine, model, &eo, &err) != FORNAX_OK)
         status = fx_cli_fail(&err);
     else
-        status = (opt->context ? context_curve : rates)(opt, ctx, engine, &err);
+        status = opt->context ? context_curve(opt, &curve, ctx, engine, &err) : rates(opt, ctx, engine, &err);
     fornax_engine_close(engine);
     fornax_model_close(model);
     fornax_context_close(ctx);

@@ -268,7 +268,7 @@ def test_bench_of_long_contexts():
     assert all(c["prefill_tps"] > 0 and c["decode_tps"] > 0 and c["decode_share"] > 0 for c in r["contexts"])
     assert "context 40" in ok("bench", TINY, "--context", "40", "--gen", "8", "--repeat", "1")
     for bad in ("", "40,", "8", "x", "40,-3", "1e3"):
-        status, out, err = run("bench", TINY, "--context", bad, "--gen", "8")
+        status, out, err = run("bench", "/nonexistent", "--context", bad, "--gen", "8")
         assert status == 2 and out == "" and "--context: expected" in err, bad
 
 
