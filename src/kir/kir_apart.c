@@ -1,7 +1,7 @@
 /* kir_apart.c - whether what the iterations of a loop touch lies apart.
  *
  * An axis tells x if all its indices are x * c + base + r with 0 <= r < c and one base that is the same in all
- * iterations: there, accesses with different x never meet.  Several
+ * iterations: there, accesses with different x never meet.  (The counter of a FOR by steps of s: 0 <= r < c * s.)  Several
  * axes tell the counter t if t is among their x, or follows from them: x / m and x % m tell x (also where m is
  * 0: the quotient is 0, the remainder x), if m is the same in all iterations. */
 #include "kir/kir_range.h"
@@ -25,17 +25,27 @@ static bool tells(const fx_kop *x, const fx_kop *counter)
     return x == counter || ((x->code == FX_KIR_DIV || x->code == FX_KIR_REM) && x->type.lanes == 1);
 }
 
-/* Whether what index i of the access has beside x * c + base is in [0, c). */
-static bool is_split(const fx_kop *access, int i, const split *s)
+/* How far values of x lie apart at least: the step of a FOR. */
+static int64_t step_of(const fx_kop *x, const fx_kop *counter)
+{
+    const fx_kop *loop = x == counter && x->parent ? x->parent->owner : NULL;
+    int64_t step = loop && loop->code == FX_KIR_FOR ? fx_kir_range(loop->in[2]).lo : 1;
+
+    return FX_MIN(FX_MAX(step, 1), FX_KIR_MAX_SIZE);
+}
+
+/* Whether what index i of the access has beside x * c + base is in [0, c), c times the step of x. */
+static bool is_split(const fx_kop *access, int i, const split *s, const fx_kop *counter)
 {
     fx_klin index = fx_kir_lin(access->in[fx_kir_index_from(access) + i]), last = fx_kir_last_index(access, i);
     fx_klin self = fx_kir_lin(s->x), minus_1 = fx_klin_of(-1), rest = fx_klin_add(&index, &self, -s->c), before, beyond;
+    fx_klin step = fx_klin_of(step_of(s->x, counter));
 
     rest = fx_klin_add(&rest, &s->base, -1);
     before = fx_klin_add(&minus_1, &rest, -1);
     beyond = fx_klin_add(&last, &self, -s->c);
     beyond = fx_klin_add(&beyond, &s->base, -1);
-    beyond.k -= s->c;
+    beyond = fx_klin_add(&beyond, &step, -s->c);
     return fx_kir_negative(&before, access) && fx_kir_negative(&beyond, access);
 }
 
@@ -63,12 +73,12 @@ static void try_split(splits *out, const fx_kop *access, int i, const fx_kop *x,
 {
     fx_klin index = fx_kir_lin(access->in[fx_kir_index_from(access) + i]);
     split s = { x, c, fx_klin_of(0) };
-    bool found = c > 0 && is_split(access, i, &s);
+    bool found = c > 0 && is_split(access, i, &s, counter);
     int64_t least = find_base(&s.base, &index, x, counter);
 
     for (int k = 0; k < 2 && c > 0 && !found; k++) {
         s.base.k = k ? least : 0;
-        found = is_split(access, i, &s);
+        found = is_split(access, i, &s, counter);
     }
     if (found && out->n < MAX_SPLITS)
         out->at[out->n++] = s;
@@ -174,6 +184,19 @@ bool fx_kir_apart(const fx_kop *const *access, int n, const fx_kop *counter)
         continue;
     for (int i = 0; i < k.n; i++) {
         if (k.at[i] == counter)
+            return true;
+    }
+    return false;
+}
+
+bool fx_kir_disjoint(const fx_kop *a, const fx_kop *b)
+{
+    for (int i = 0; i < fx_kir_buffer_of(a)->u.buf->rank; i++) {
+        fx_klin first[2] = { fx_kir_lin(a->in[fx_kir_index_from(a) + i]), fx_kir_lin(b->in[fx_kir_index_from(b) + i]) };
+        fx_klin last[2] = { fx_kir_last_index(a, i), fx_kir_last_index(b, i) };
+        fx_klin before = fx_klin_add(&last[0], &first[1], -1), behind = fx_klin_add(&last[1], &first[0], -1);
+
+        if (fx_kir_negative(&before, a) || fx_kir_negative(&behind, b))
             return true;
     }
     return false;

@@ -639,7 +639,7 @@ static bool check_same_pair(checker *c, const fx_kop *store, const fx_kop *load)
         b = b->owner->parent;
     one = child_in(b, store);
     two = child_in(b, load);
-    if (one->id < two->id || (one == two && one->code == FX_KIR_WHILE))
+    if ((one->id < two->id && !fx_kir_disjoint(store, load)) || (one == two && one->code == FX_KIR_WHILE))
         return fault(c, store, "comes before a load of %%%s, which may be the same memory", FX_SHOW(load->in[0]->name));
     for (; b->owner; b = b->owner->parent) {
         if (b->arg ? !fx_kir_apart(pair, 2, b->arg) && !runs_once(b->arg) : b->owner->code == FX_KIR_WHILE)

@@ -461,13 +461,33 @@ static bool with_product(search *s, const fx_klin *sum, int i, const fx_kop *at,
     return with(s, sum, i, &b, -1, at, depth);
 }
 
+/* A counter stays below 'end', by its whole step if end lies so many steps from the beginning; of a minimum, below either. */
+static bool with_end(search *s, const fx_klin *sum, int i, const fx_kop *end, const fx_kop *at, int depth)
+{
+    const fx_kop *loop = loop_of(sum->atom[i]);
+    fx_klin e = lin(s, end, 0), lo, span;
+    int64_t step = 1;
+    bool whole = loop && loop->code == FX_KIR_FOR && is_const(loop->in[2], &step) && step > 1;
+
+    if (end->code == FX_KIR_MIN && depth < MAX_DEPTH)
+        return with_end(s, sum, i, end->in[0], at, depth + 1) || with_end(s, sum, i, end->in[1], at, depth + 1);
+    if (whole) {
+        lo = lin(s, loop->in[0], 0);
+        span = fx_klin_add(&e, &lo, -1);
+        whole = !span.bad && span.k % step == 0;
+        for (int k = 0; k < span.n; k++)
+            whole = whole && span.c[k] % step == 0;
+    }
+    return with(s, sum, i, &e, whole ? -step : -1, at, depth);
+}
+
 /* The i-th atom counts for more than 0: bounds from above. */
 static bool with_upper(search *s, const fx_klin *sum, int i, const fx_kop *at, int depth)
 {
     const fx_kop *a = sum->atom[i];
 
     if (a->code == FX_KIR_ARG)
-        return a->parent && end_of(a) && with_op(s, sum, i, end_of(a), -1, at, depth);
+        return a->parent && end_of(a) && with_end(s, sum, i, end_of(a), at, depth);
     if (a->code == FX_KIR_MIN)
         return with_op(s, sum, i, a->in[0], 0, at, depth) || with_op(s, sum, i, a->in[1], 0, at, depth);
     if (a->code == FX_KIR_MAX)

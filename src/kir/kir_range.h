@@ -41,5 +41,7 @@ bool fx_kir_inside(const fx_kir_block *inner, const fx_kir_block *outer);    /* 
 
 /* kir_apart.c: whether n accesses of one buffer touch different elements for different values of a counter, whatever else changes. */
 bool fx_kir_apart(const fx_kop *const *access, int n, const fx_kop *counter);
+/* Whether two accesses of one buffer, in different ops of a block, never touch the same element in one run of that block. */
+bool fx_kir_disjoint(const fx_kop *a, const fx_kop *b);
 
 #endif

@@ -1,6 +1,6 @@
 /* kir_widen.c - FORALLs and REDUCEs become loops over vectors.
  *
- *     forall %i = lo to hi { B }      for %v = lo to hi - (L-1) step L { B in lanes v, v+1, ... }
+ *     forall %i = lo to hi { B }      for %v = lo to rest step L { B in lanes v, v+1, ... }
  *                                     if rest < hi { B in lanes rest, rest+1, ..., those below hi on }
  *
  *     reduce kind R, %k = lo to hi    R accumulators in R / W vectors of W lanes, of which turn after turn takes R iterations; those that
@@ -142,16 +142,23 @@ static void mask_below(fx_widener *w, fx_kop *first, fx_kop *hi)
     w->mask = fx_kir_op2(w->m, FX_KIR_LT, fx_kir_op2(w->m, FX_KIR_ADD, fx_wide_splat(w, first), lane), fx_wide_splat(w, hi));
 }
 
-static fx_kop *for_whole(fx_kir_module *m, fx_kop *lo, fx_kop *hi, int by)
+/* A loop over as many whole steps as there are; *rest: where it ends, NULL if nothing is left.  (Of its two bounds one shows that it stays
+ * before hi, the other that it stays before the rest.) */
+static fx_kop *for_whole(fx_kir_module *m, const fx_kop *op, int by, fx_kop **rest)
 {
-    fx_kop *end = fx_kir_op2(m, FX_KIR_SUB, hi, fx_kir_index(m, by - 1));
+    fx_kop *lo = op->in[0], *hi = op->in[1], *end = hi;
 
+    *rest = NULL;
+    if (trips(op) < 0 || trips(op) % by) {
+        *rest = fx_wide_rest(m, lo, hi, by);
+        end = fx_kir_op2(m, FX_KIR_MIN, *rest, fx_kir_op2(m, FX_KIR_SUB, hi, fx_kir_index(m, by - 1)));
+    }
     return fx_kir_for(m, lo, end, fx_kir_index(m, by));
 }
 
 static bool widen_forall(const pass *p, fx_kop *op, int lanes)
 {
-    fx_kop *lo = op->in[0], *hi = op->in[1], *loop, *rest, *some;
+    fx_kop *hi = op->in[1], *loop, *rest, *some;
     fx_kplace here;
     fx_widener w;
     bool ok;
@@ -160,11 +167,10 @@ static bool widen_forall(const pass *p, fx_kop *op, int lanes)
         return false;
     fx_kir_before(p->m, op);
     here = fx_kplace_of(p->m);
-    loop = for_whole(p->m, lo, hi, lanes);
+    loop = for_whole(p->m, op, lanes, &rest);
     ok = loop && (fx_kir_at(p->m, loop->block[0]), lanes_from(&w, loop->block[0]->arg));
     fx_kplace_return(p->m, here);
-    if (ok && (trips(op) < 0 || trips(op) % lanes)) {
-        rest = fx_wide_rest(p->m, lo, hi, lanes);
+    if (ok && rest) {
         some = fx_kir_if(p->m, fx_kir_op2(p->m, FX_KIR_LT, rest, hi), false);
         ok = some && (fx_kir_at(p->m, some->block[0]), mask_below(&w, rest, hi), lanes_from(&w, rest));
     }
@@ -242,15 +248,14 @@ static fx_kop *tree(reduction *r)
 static bool make_turns(reduction *r, int all, bool (*one)(reduction *, fx_kop *, fx_kop *))
 {
     fx_kir_module *m = r->w.m;
-    fx_kop *lo = r->op->in[0], *hi = r->op->in[1], *loop = for_whole(m, lo, hi, all), *rest, *some;
+    fx_kop *hi = r->op->in[1], *rest, *loop = for_whole(m, r->op, all, &rest), *some;
     fx_kplace here = fx_kplace_of(m);
 
     if (!loop || (fx_kir_at(m, loop->block[0]), !one(r, loop->block[0]->arg, NULL)))
         return false;
     fx_kplace_return(m, here);
-    if (trips(r->op) >= 0 && trips(r->op) % all == 0)
+    if (!rest)
         return true;
-    rest = fx_wide_rest(m, lo, hi, all);
     some = fx_kir_if(m, fx_kir_op2(m, FX_KIR_LT, rest, hi), false);
     if (!some || (fx_kir_at(m, some->block[0]), !one(r, rest, hi)))
         return false;

@@ -419,6 +419,23 @@ static void compare_text(const char *body, int lanes, int64_t cols)
     teardown();
 }
 
+/* What is written in the place of what is read is still read first when it is widened, also where lanes are left over. */
+TEST(kernels_in_place_are_widened)
+{
+    fx_error err = { 0 };
+    fx_kir_module *m;
+
+    setup();
+    m = parse("kernel @k(%n: size, %m: size, %x: f32[%n,%m] in, %y: f32[%n,%m] out same %x) { grid { yield %n } body %t {\n"
+              "%s = reduce f32 sum 16, %k = 0 to %m { %v = load f32 %x[%t,%k]\n yield %v }\n"
+              "forall %j = 0 to %m { %w = load f32 %x[%t,%j]\n %p = mul %w, %s\n store %p, %y[%t,%j] } } }", &err);
+    REQUIRE(m);
+    CHECK_OK(fx_kir_check(m->first, &err), err);
+    CHECK_OK(fx_kir_widen(m->first, 8, &err), err);
+    CHECK_OK(fx_kir_check(m->first, &err), err);
+    teardown();
+}
+
 /* A random kernel widened to so many lanes computes what it computed. */
 static void compare_widened(int seed, int lanes, int64_t cols)
 {
