@@ -63,6 +63,8 @@ LLVMValueRef fx_ll_intrinsic(fx_ll *l, const char *name, LLVMTypeRef *types, int
 LLVMValueRef fx_ll_call1(fx_ll *l, const char *name, LLVMValueRef a);
 LLVMValueRef fx_ll_call2(fx_ll *l, const char *name, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef fx_ll_alloca(fx_ll *l, LLVMTypeRef t, const char *name);
+/* An attribute of LLVM's; at: of the function (LLVMAttributeFunctionIndex), or its n-th parameter, from 1. */
+void fx_ll_flag(fx_ll *l, LLVMValueRef fn, unsigned at, const char *name, uint64_t value);
 LLVMBasicBlockRef fx_ll_block(fx_ll *l, const char *name);
 /* Emission goes on in block b. */
 static inline void fx_ll_at(fx_ll *l, LLVMBasicBlockRef b) { LLVMPositionBuilderAtEnd(l->b, b); }

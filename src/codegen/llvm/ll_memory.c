@@ -337,6 +337,9 @@ static LLVMValueRef note_function(fx_ll *l, LLVMTypeRef *type)
         return fn;
     fn = LLVMAddFunction(l->module, "fx.note", *type);
     LLVMSetLinkage(fn, LLVMInternalLinkage);
+    fx_ll_flag(l, fn, LLVMAttributeFunctionIndex, "cold", 0);
+    fx_ll_flag(l, fn, LLVMAttributeFunctionIndex, "noinline", 0);
+    fx_ll_flag(l, fn, LLVMAttributeFunctionIndex, "memory", 3);        /* reads and writes what its arguments point to only */
     l->fn = fn;
     fx_ll_at(l, fx_ll_block(l, "entry"));
     keep = fx_ll_block(l, "keep");

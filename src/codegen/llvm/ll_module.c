@@ -64,15 +64,10 @@ static void attribute(fx_ll *l, LLVMValueRef fn, const char *name, const char *v
                             LLVMCreateStringAttribute(l->context, name, (unsigned)strlen(name), value, (unsigned)strlen(value)));
 }
 
-static void flag(fx_ll *l, LLVMValueRef fn, LLVMAttributeIndex at, const char *name)
-{
-    LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(l->context, LLVMGetEnumAttributeKindForName(name, strlen(name)), 0));
-}
-
 /* Of every function: what code may use, and that calls of the C library are not among it. */
 static void mark_function(fx_ll *l, LLVMValueRef fn)
 {
-    flag(l, fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind");
+    fx_ll_flag(l, fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
     attribute(l, fn, "no-builtins", "true");
     attribute(l, fn, "target-cpu", l->target->cpu);
     if (*l->target->features)
@@ -83,13 +78,12 @@ static void mark_function(fx_ll *l, LLVMValueRef fn)
     }
 }
 
-static void cold(fx_ll *l, const char *name)
+/* Functions that kernels call: made by lowering when first needed. */
+static void mark_helpers(fx_ll *l)
 {
-    LLVMValueRef fn = LLVMGetNamedFunction(l->module, name);
-
-    if (fn) {
-        flag(l, fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "cold");
-        flag(l, fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "noinline");
+    for (LLVMValueRef fn = LLVMGetFirstFunction(l->module); fn; fn = LLVMGetNextFunction(fn)) {
+        if (LLVMGetLinkage(fn) == LLVMInternalLinkage)
+            mark_function(l, fn);
     }
 }
 
@@ -162,7 +156,7 @@ static void lower_body(fx_ll *l, int64_t id)
     open_function(l, "", params, 5);
     for (unsigned i = 0; i < 5; i++) {
         if (params[i] == l->ptr)
-            flag(l, l->fn, i + 1, "noalias");
+            fx_ll_flag(l, l->fn, i + 1, "noalias", 0);
     }
     (fx_ll_gpu(l) ? one_task : all_tasks)(l, LLVMGetParam(l->fn, 2), LLVMGetParam(l->fn, 3));
     LLVMBuildRetVoid(l->b);
@@ -203,7 +197,7 @@ static fx_status lower_module(fx_ll *l, fx_kir_module *m, const fx_codegen_optio
         made++;
         FX_TRY(lower_kernel(l, k, id));
     }
-    cold(l, "fx.note");
+    mark_helpers(l);
     return made ? FORNAX_OK : fx_fail(l->err, FORNAX_ENOTFOUND, "no kernel '%.*s' in the module", FX_STR_ARG(o->kernel));
 }
 

@@ -126,6 +126,11 @@ LLVMValueRef fx_ll_alloca(fx_ll *l, LLVMTypeRef t, const char *name)
     return a;
 }
 
+void fx_ll_flag(fx_ll *l, LLVMValueRef fn, unsigned at, const char *name, uint64_t value)
+{
+    LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(l->context, LLVMGetEnumAttributeKindForName(name, strlen(name)), value));
+}
+
 LLVMBasicBlockRef fx_ll_block(fx_ll *l, const char *name) { return LLVMAppendBasicBlockInContext(l->context, l->fn, name); }
 
 /* ---- Integers ------------------------------------------------------------------------------------------ */

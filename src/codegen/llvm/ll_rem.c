@@ -106,6 +106,7 @@ static LLVMValueRef function_of(fx_ll *l, fx_dtype t, LLVMTypeRef type)
         return fn;
     fn = LLVMAddFunction(l->module, name, type);
     LLVMSetLinkage(fn, LLVMInternalLinkage);
+    fx_ll_flag(l, fn, LLVMAttributeFunctionIndex, "memory", 0);        /* touches none */
     l->fn = fn;
     fx_ll_at(l, fx_ll_block(l, "entry"));
     emit(l, &f, LLVMGetParam(fn, 0), LLVMGetParam(fn, 1));
