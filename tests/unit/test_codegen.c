@@ -581,6 +581,8 @@ TEST(forms)
     CHECK(strstr(compiled(&out, two, "i386", &(fx_codegen_options){ .form = FX_CODE_ASM }), "no code for 'i386': known are host, x86-64-v3"));
     CHECK(strstr(compiled(&out, "kernel @e(%x: f32[1] inout) { grid { yield 1 } body %t {\n%v = load f32 %x[0]\n%e = exp %v\nstore %e, %x[0]\n} }\n", "host",
                           &(fx_codegen_options){ .form = FX_CODE_OBJECT }), "no code for exp"));
+    CHECK_STR(compiled(&out, "kernel @a(%x: f32[4] inout) { grid { yield 1 } body %t { } }\nkernel @a_tasks(%x: f32[4] inout) { grid { yield 1 } body %t { } }\n",
+                       "host", &(fx_codegen_options){ .form = FX_CODE_OBJECT }), "kernel a_tasks: there is another function of this name");
     fx_buf_clear(&out);                  /* rounded to nearest, by name: ptxas makes fma of a mul and an add that don't say so */
     CHECK_STR(compiled(&out, "kernel @m(%x: f32[4] inout) { grid { yield 1 } body %t {\n%v = load f32 %x[1]\n%p = mul %v, %v\n%s = add %p, %v\nstore %s, %x[0]\n} }\n",
                        "sm_90", &(fx_codegen_options){ .form = FX_CODE_ASM, .kernel = FX_STR("m") }), "");

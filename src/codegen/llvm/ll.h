@@ -84,9 +84,11 @@ LLVMValueRef fx_ll_access(fx_ll *l, const fx_kop *op);   /* LOAD ... SCATTER; NU
 /* ---- Structure (ll_flow.c) ------------------------------------------------------------------------------- */
 typedef struct fx_ll_loop {
     LLVMBasicBlockRef head, exit;
-    LLVMValueRef i, hi, step, last;      /* last: the last i, where step isn't 1 */
+    LLVMValueRef i, hi, step, last;      /* step NULL: 1; last: the last i, NULL where i + step doesn't wrap */
 } fx_ll_loop;
 void fx_ll_loop_open(fx_ll *l, fx_ll_loop *loop, LLVMValueRef lo, LLVMValueRef hi, LLVMValueRef step /* NULL: 1 */);
+/* From this thread's number on, in steps of as many as there are. */
+void fx_ll_loop_of_threads(fx_ll *l, fx_ll_loop *loop, LLVMValueRef lo, LLVMValueRef hi);
 void fx_ll_loop_close(fx_ll *l, fx_ll_loop *loop);
 void fx_ll_body(fx_ll *l, const fx_kir_block *b);        /* its ops, one after another */
 

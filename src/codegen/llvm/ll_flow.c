@@ -14,34 +14,56 @@ static LLVMValueRef last_of(fx_ll *l, LLVMValueRef lo, LLVMValueRef hi, LLVMValu
     return LLVMBuildAdd(l->b, lo, LLVMBuildMul(l->b, LLVMBuildUDiv(l->b, span, step, ""), step, ""), "");
 }
 
-void fx_ll_loop_open(fx_ll *l, fx_ll_loop *loop, LLVMValueRef lo, LLVMValueRef hi, LLVMValueRef step)
+/* Before the first iteration; what is emitted next is run if there is one. */
+static void guard(fx_ll *l, fx_ll_loop *loop, LLVMValueRef lo, LLVMValueRef hi)
 {
-    LLVMBasicBlockRef from, before = fx_ll_block(l, "loop.before");
+    LLVMBasicBlockRef before = fx_ll_block(l, "loop.before");
 
     loop->head = fx_ll_block(l, "loop");
     loop->exit = fx_ll_block(l, "loop.end");
     loop->hi = hi;
-    loop->step = step && LLVMIsAConstantInt(step) && LLVMConstIntGetSExtValue(step) == 1 ? NULL : step;
     LLVMBuildCondBr(l->b, LLVMBuildICmp(l->b, LLVMIntSLT, lo, hi, ""), before, loop->exit);
     fx_ll_at(l, before);
-    from = LLVMGetInsertBlock(l->b);
-    loop->last = loop->step ? last_of(l, lo, hi, loop->step) : NULL;
+}
+
+static void enter(fx_ll *l, fx_ll_loop *loop, LLVMValueRef lo)
+{
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(l->b);
+
     LLVMBuildBr(l->b, loop->head);
     fx_ll_at(l, loop->head);
     loop->i = LLVMBuildPhi(l->b, l->i64, "i");
     LLVMAddIncoming(loop->i, &lo, &from, 1);
 }
 
+void fx_ll_loop_open(fx_ll *l, fx_ll_loop *loop, LLVMValueRef lo, LLVMValueRef hi, LLVMValueRef step)
+{
+    guard(l, loop, lo, hi);
+    loop->step = step && LLVMIsAConstantInt(step) && LLVMConstIntGetSExtValue(step) == 1 ? NULL : step;
+    loop->last = loop->step ? last_of(l, lo, hi, loop->step) : NULL;
+    enter(l, loop, lo);
+}
+
+/* Bounds are far from what 64 bits hold: those of FORALL and THREADS are of axes, or constants. */
+void fx_ll_loop_of_threads(fx_ll *l, fx_ll_loop *loop, LLVMValueRef lo, LLVMValueRef hi)
+{
+    lo = LLVMBuildAdd(l->b, lo, fx_ll_thread(l), "");
+    guard(l, loop, lo, hi);
+    loop->step = fx_ll_threads(l);
+    loop->last = NULL;
+    enter(l, loop, lo);
+}
+
 void fx_ll_loop_close(fx_ll *l, fx_ll_loop *loop)
 {
     LLVMBasicBlockRef from = LLVMGetInsertBlock(l->b);
-    LLVMValueRef next, more;
+    LLVMValueRef step = loop->step ? loop->step : fx_ll_index(l, 1), next, more;
 
-    if (loop->step) {
-        next = LLVMBuildAdd(l->b, loop->i, loop->step, "");
+    if (loop->last) {
+        next = LLVMBuildAdd(l->b, loop->i, step, "");
         more = LLVMBuildICmp(l->b, LLVMIntNE, loop->i, loop->last, "");
     } else {
-        next = LLVMBuildNSWAdd(l->b, loop->i, fx_ll_index(l, 1), "");
+        next = LLVMBuildNSWAdd(l->b, loop->i, step, "");
         more = LLVMBuildICmp(l->b, LLVMIntSLT, next, loop->hi, "");
     }
     LLVMAddIncoming(loop->i, &next, &from, 1);

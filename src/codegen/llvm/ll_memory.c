@@ -157,16 +157,19 @@ static uint64_t array_elements(const fx_kop *op)
 /* Zeroes by a loop of LLVM's IR, as nothing may become a call of memset. */
 static void zero(fx_ll *l, LLVMValueRef base, LLVMTypeRef element, uint64_t n, bool by_threads)
 {
-    bool bytes = n * LLVMABISizeOfType(LLVMGetModuleDataLayout(l->module), element) % 32 == 0;
-    LLVMTypeRef piece = bytes ? LLVMVectorType(l->i64, 4) : element;
     uint64_t size = LLVMABISizeOfType(LLVMGetModuleDataLayout(l->module), element);
+    bool wide = n * size % 32 == 0;
+    LLVMTypeRef piece = wide ? LLVMVectorType(l->i64, 4) : element;
+    LLVMValueRef pieces = fx_ll_index(l, (int64_t)(wide ? n * size / 32 : n));
     fx_ll_loop loop;
     LLVMValueRef p;
 
-    fx_ll_loop_open(l, &loop, by_threads ? fx_ll_thread(l) : fx_ll_index(l, 0),
-                    fx_ll_index(l, (int64_t)(bytes ? n * size / 32 : n)), by_threads ? fx_ll_threads(l) : NULL);
+    if (by_threads)
+        fx_ll_loop_of_threads(l, &loop, fx_ll_index(l, 0), pieces);
+    else
+        fx_ll_loop_open(l, &loop, fx_ll_index(l, 0), pieces, NULL);
     p = LLVMBuildInBoundsGEP2(l->b, piece, base, &loop.i, 1, "");
-    LLVMSetAlignment(LLVMBuildStore(l->b, LLVMConstNull(piece), p), bytes ? 32 : (unsigned)size);
+    LLVMSetAlignment(LLVMBuildStore(l->b, LLVMConstNull(piece), p), wide ? 32 : (unsigned)size);
     fx_ll_loop_close(l, &loop);
 }
 

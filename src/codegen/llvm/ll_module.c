@@ -101,6 +101,8 @@ static void open_function(fx_ll *l, const char *suffix, LLVMTypeRef *params, int
     LLVMTypeRef result = n > 1 ? l->none : l->i64;
     LLVMBasicBlockRef start;
 
+    if (!name || LLVMGetNamedFunction(l->module, name) || fx_str_starts(l->k->name, FX_STR("fx.")))
+        fx_ll_fail(l, NULL, FORNAX_EARG, "there is another function of this name");
     l->fn = LLVMAddFunction(l->module, name ? name : "", LLVMFunctionType(result, params, (unsigned)n, 0));
     l->args = LLVMGetParam(l->fn, 0);
     l->buffers = n > 1 ? LLVMGetParam(l->fn, 1) : NULL;

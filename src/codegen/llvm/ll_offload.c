@@ -79,7 +79,7 @@ void fx_ll_spread(fx_ll *l, const fx_kop *op)
 
     fx_ll_barrier(l);
     l->alone = true;
-    fx_ll_loop_open(l, &loop, LLVMBuildAdd(l->b, lo, fx_ll_thread(l), ""), hi, fx_ll_threads(l));
+    fx_ll_loop_of_threads(l, &loop, lo, hi);
     l->val[op->block[0]->arg->id] = loop.i;
     fx_ll_body(l, op->block[0]);
     fx_ll_loop_close(l, &loop);
