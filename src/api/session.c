@@ -1,5 +1,5 @@
 /* session.c - a conversation on an engine: messages kept as JSON, each turn rendered whole by
- * the template (the engine's prefix tree makes that cheap), the reply streamed and kept. */
+ * the template (the engine's prefix tree makes that cheap), the reply streamed and kept, with its tokens. */
 #include <string.h>
 
 #include "api/api.h"
@@ -166,7 +166,8 @@ static fx_status submit(fornax_session *s, fornax_request **req, fx_error *err)
     return st;
 }
 
-static fx_status stream(fornax_session *s, fornax_request *req, fornax_piece_fn piece, void *user, fx_buf *reply,
+/* ids: gets the reply's tokens. */
+static fx_status stream(fornax_session *s, fornax_request *req, fornax_piece_fn piece, void *user, fx_buf *reply, json_t *ids,
                         fx_error *err)
 {
     const fornax_event *e;
@@ -185,6 +186,8 @@ static fx_status stream(fornax_session *s, fornax_request *req, fornax_piece_fn 
         if (e->kind == FORNAX_EVENT_DONE)
             break;
         fx_buf_add(reply, e->text, e->text_n);
+        if (e->token >= 0 && json_array_append_new(ids, json_integer(e->token)) != 0)
+            return fx_nomem(err, "the reply");
         if (e->text_n > 0 && piece && piece(user, e->text, e->text_n) != 0)
             return fx_fail(err, FORNAX_ECANCEL, "the reply was stopped");     /* closing cancels */
     }
@@ -193,11 +196,20 @@ static fx_status stream(fornax_session *s, fornax_request *req, fornax_piece_fn 
     return FORNAX_OK;
 }
 
+/* A whole reply's tokens stand in later prompts as they are. */
+static fx_status keep_ids(fornax_session *s, json_t *ids, fx_error *err)
+{
+    json_t *last = json_array_get(s->messages, json_array_size(s->messages) - 1);
+
+    return json_object_set(last, "emitted", ids) == 0 ? FORNAX_OK : fx_nomem(err, "the reply");
+}
+
 fornax_status fornax_session_say(fornax_session *s, const char *text, fornax_piece_fn piece, void *user,
                                  fornax_error *err)
 {
     fornax_request *req = NULL;
     size_t before;
+    json_t *ids;
     fx_buf reply;
     fx_status st, kept;
 
@@ -212,9 +224,13 @@ fornax_status fornax_session_say(fornax_session *s, const char *text, fornax_pie
         return st;
     }
     fx_buf_init(&reply, &s->ctx->mem);
-    st = stream(s, req, piece, user, &reply, err);
+    ids = json_array();
+    st = ids ? stream(s, req, piece, user, &reply, ids, err) : fx_nomem(err, "the reply");
     kept = reply.failed ? fx_nomem(err, "the reply")
                         : add_message(s, "assistant", fx_buf_view(&reply).p, reply.n, st == FORNAX_OK ? err : NULL);
+    if (st == FORNAX_OK && kept == FORNAX_OK)
+        kept = keep_ids(s, ids, err);
+    json_decref(ids);
     fx_buf_done(&reply);
     fornax_request_close(req);
     return st != FORNAX_OK ? st : kept;
@@ -223,9 +239,18 @@ fornax_status fornax_session_say(fornax_session *s, const char *text, fornax_pie
 const char *fornax_session_messages(const fornax_session *s)
 {
     fornax_session *mut = (fornax_session *)s;           /* one thread at a time */
+    json_t *shown = json_array();
+    bool ok = shown != NULL;
 
+    for (size_t i = 0; ok && i < json_array_size(s->messages); i++) {
+        json_t *m = json_copy(json_array_get(s->messages, i));
+
+        json_object_del(m, "emitted");
+        ok = m && json_array_append_new(shown, m) == 0;
+    }
     fx_api_json_free(mut->dump);
-    mut->dump = json_dumps(s->messages, JSON_COMPACT);
+    mut->dump = ok ? json_dumps(shown, JSON_COMPACT) : NULL;
+    json_decref(shown);
     return mut->dump;
 }
 

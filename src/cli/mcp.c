@@ -259,8 +259,9 @@ static fx_status add_tools(const fx_mcp *m, json_t *all, const json_t *page, fx_
         return bad_answer(m, "tools/list", "no list of tools", err);
     for (size_t i = 0; i < json_array_size(page); i++) {
         json_t *tool = json_array_get(page, i), *schema = json_object_get(tool, "inputSchema");
+        const char *name = json_string_value(json_object_get(tool, "name"));
 
-        if (!json_is_string(json_object_get(tool, "name")) || (schema && !json_is_object(schema)))
+        if (!name || strlen(name) != json_string_length(json_object_get(tool, "name")) || (schema && !json_is_object(schema)))
             return bad_answer(m, "tools/list", "a tool without a name, or whose inputSchema is no object", err);
         if (json_array_append(all, tool) != 0)
             return fx_nomem(err, "tools");

@@ -285,6 +285,43 @@ TEST(thoughts)
     close_place(&p);
 }
 
+/* Sessions keep them by themselves: whatever a hot random model says, the next prompt finds its pages. */
+TEST(sessions_go_on)
+{
+    fornax_session_options so = FORNAX_OPTIONS(fornax_session_options);
+    fornax_request_options r = FORNAX_OPTIONS(fornax_request_options);
+    fornax_engine_options eo = FORNAX_OPTIONS(fornax_engine_options);
+    fornax_engine_stats stats = FORNAX_OPTIONS(fornax_engine_stats);
+    fornax_context *ctx = NULL;
+    fornax_model *model = NULL;
+    fornax_engine *engine = NULL;
+    fornax_session *chat = NULL;
+    fornax_error err = { 0 };
+    uint64_t all;
+
+    r.temperature = 2;
+    r.has_seed = 1;
+    r.max_tokens = 120;
+    so.sampling = &r;
+    eo.manual = 1;
+    CHECK_OK(fornax_context_open(&ctx, NULL, &err), err);
+    CHECK_OK(fornax_model_open(&model, ctx, FXTEST_DATA "/models/llama3", NULL, &err), err);
+    CHECK_OK(fornax_engine_open(&engine, model, &eo, &err), err);
+    CHECK_OK(fornax_session_open(&chat, engine, &so, &err), err);
+    CHECK_OK(fornax_session_say(chat, "What is it?", NULL, NULL, &err), err);
+    fornax_engine_get_stats(engine, &stats);
+    all = stats.prompt_tokens + stats.generated_tokens;
+    CHECK(all > 100 && stats.cached_tokens == 0);
+    CHECK_OK(fornax_session_say(chat, "And why?", NULL, NULL, &err), err);
+    fornax_engine_get_stats(engine, &stats);
+    CHECK(stats.cached_tokens >= (all - 1) / 32 * 32);
+    CHECK(!strstr(fornax_session_messages(chat), "emitted"));
+    fornax_session_close(chat);
+    fornax_engine_close(engine);
+    fornax_model_close(model);
+    fornax_context_close(ctx);
+}
+
 TEST(bad_ids_are_refused)
 {
     static const char *const bad[] = { "7", "[-1]", "[\"a\"]", "[1.5]", "[999999999]", "{}" };
