@@ -13,7 +13,7 @@
 typedef struct grammar_opts {
     const char *schema, *regex, *choice, *grammar, *tokenizer, *formats, *space;
     bool batch, declared_order, plain_numbers, strict_formats;
-    int64_t verify;
+    int64_t verify, slots;
     fx_strs remote;
 } grammar_opts;
 
@@ -31,6 +31,8 @@ static const fx_opt opts[] = {
     { "declared-order", 0, FX_OPT_FLAG, offsetof(grammar_opts, declared_order), NULL, "properties in the schema's order only", 0, 0 },
     { "plain-numbers", 0, FX_OPT_FLAG, offsetof(grammar_opts, plain_numbers), NULL, "no needless digits and escapes", 0, 0 },
     { "verify-mask", 0, FX_OPT_INT, offsetof(grammar_opts, verify), "N", "compare every N-th mask with each token tried", 1, INT32_MAX },
+    { "slots", 0, FX_OPT_INT, offsetof(grammar_opts, slots), "N",
+      "then walk each accepted text with N matchers, spread over it: their masks' time by step, \"slots_ns\"", 1, 4096 },
     { 0 },
 };
 
@@ -207,7 +209,8 @@ typedef struct checker {
     uint32_t *mask;
     size_t words;
     int64_t n_masks;
-    FX_VEC(int64_t) mask_ns, commit_ns;
+    FX_VEC(int64_t) mask_ns, commit_ns, slots_ns;
+    FX_VEC(int32_t) ids;        /* of the instance */
     FX_VEC(const char *) uris, documents;
     fx_buf out;
     bool differs;               /* a mask was wrong */
@@ -278,7 +281,7 @@ static bool walk(checker *c, fornax_matcher *m, fx_str ids, int64_t *fail_at, fo
         t = now(CLOCK_THREAD_CPUTIME_ID);
         st = fornax_matcher_accept(m, (int32_t)id, err);
         t = now(CLOCK_THREAD_CPUTIME_ID) - t;
-        if (st != FORNAX_OK || !FX_VEC_PUSH(&c->commit_ns, &fx_mem_libc, t)) {
+        if (st != FORNAX_OK || !FX_VEC_PUSH(&c->commit_ns, &fx_mem_libc, t) || !FX_VEC_PUSH(&c->ids, &fx_mem_libc, (int32_t)id)) {
             *fail_at = k;
             return false;
         }
@@ -289,6 +292,63 @@ static bool walk(checker *c, fornax_matcher *m, fx_str ids, int64_t *fail_at, fo
     *fail_at = -1;
     return true;
 }
+
+/* ---- Many at once ---- */
+
+typedef struct slot {
+    fornax_matcher *m;
+    size_t next;                /* the token it takes next */
+} slot;
+
+/* The k-th of n matchers has come k/n of the way. */
+static fornax_status open_slot(slot *s, checker *c, fornax_grammar *g, size_t k, fornax_error *err)
+{
+    fornax_status st = fornax_matcher_open(&s->m, g, c->v, err);
+
+    for (s->next = 0; st == FORNAX_OK && s->next < k * c->ids.n / (size_t)c->opt->slots; s->next++)
+        st = fornax_matcher_accept(s->m, c->ids.at[s->next], err);
+    return st;
+}
+
+/* A mask of each, timed together; then each takes its token, and those at the end begin anew. */
+static fornax_status step_slots(checker *c, slot *all, fornax_grammar *g, fornax_error *err)
+{
+    int64_t t = now(CLOCK_THREAD_CPUTIME_ID);
+    fornax_status st = FORNAX_OK;
+
+    for (int64_t k = 0; st == FORNAX_OK && k < c->opt->slots; k++)
+        st = fornax_matcher_mask(all[k].m, c->mask, err);
+    t = now(CLOCK_THREAD_CPUTIME_ID) - t;
+    for (int64_t k = 0; st == FORNAX_OK && k < c->opt->slots; k++) {
+        if (all[k].next < c->ids.n) {
+            st = fornax_matcher_accept(all[k].m, c->ids.at[all[k].next++], err);
+        } else {
+            fornax_matcher_close(all[k].m);
+            all[k].m = NULL;
+            st = open_slot(&all[k], c, g, 0, err);
+        }
+    }
+    return st == FORNAX_OK && !FX_VEC_PUSH(&c->slots_ns, &fx_mem_libc, t) ? FORNAX_ENOMEM : st;
+}
+
+/* The whole text's masks have been made once, so all of them are warm. */
+static fornax_status walk_slots(checker *c, fornax_grammar *g, fornax_error *err)
+{
+    slot *all = calloc((size_t)c->opt->slots, sizeof *all);
+    fornax_status st = all ? FORNAX_OK : FORNAX_ENOMEM;
+
+    c->slots_ns.n = 0;
+    for (int64_t k = 0; st == FORNAX_OK && k < c->opt->slots; k++)
+        st = open_slot(&all[k], c, g, (size_t)k, err);
+    for (size_t i = 0; st == FORNAX_OK && i <= c->ids.n; i++)
+        st = step_slots(c, all, g, err);
+    for (int64_t k = 0; all && k < c->opt->slots; k++)
+        fornax_matcher_close(all[k].m);
+    free(all);
+    return st;
+}
+
+/* ---- One instance ---- */
 
 static void put_times(fx_buf *b, const char *name, const int64_t *at, size_t n)
 {
@@ -307,7 +367,7 @@ static void check_instance(checker *c, fornax_grammar *g, fx_str line)
     int64_t fail_at = 0;
     bool accept = false;
 
-    c->mask_ns.n = c->commit_ns.n = 0;
+    c->mask_ns.n = c->commit_ns.n = c->ids.n = 0;
     if (ids.p && fornax_matcher_open(&m, g, c->v, &err) == FORNAX_OK)
         accept = walk(c, m, ids, &fail_at, &err);
     fornax_matcher_close(m);
@@ -319,6 +379,11 @@ static void check_instance(checker *c, fornax_grammar *g, fx_str line)
         fx_buf_printf(&c->out, "%lld", (long long)fail_at);
     put_times(&c->out, "mask_ns", c->mask_ns.at, c->mask_ns.n);
     put_times(&c->out, "commit_ns", c->commit_ns.at, c->commit_ns.n);
+    if (accept && c->opt->slots > 0) {
+        if (walk_slots(c, g, &err) != FORNAX_OK)
+            fprintf(stderr, "fornax grammar: --slots: %s\n", err.text);
+        put_times(&c->out, "slots_ns", c->slots_ns.at, c->slots_ns.n);
+    }
     fx_buf_puts(&c->out, "}");
 }
 
@@ -590,6 +655,8 @@ static int run(const void *o, int n, char **args)
     FX_VEC_FREE(&c.documents, &fx_mem_libc);
     FX_VEC_FREE(&c.mask_ns, &fx_mem_libc);
     FX_VEC_FREE(&c.commit_ns, &fx_mem_libc);
+    FX_VEC_FREE(&c.slots_ns, &fx_mem_libc);
+    FX_VEC_FREE(&c.ids, &fx_mem_libc);
     return status;
 }
 

@@ -129,15 +129,41 @@ void fx_sample_scratch_done(fx_sample_scratch *c)
 
 /* ---- The row is changed -------------------------------------------------------------------- */
 
+static void fill_banned(float *logits, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        logits[i] = -INFINITY;
+}
+
+/* 32 of them, of which some may come: only the fewer kind is touched one by one. */
+static void apply_word(uint32_t word, float *logits)
+{
+    float before[32];
+
+    if (__builtin_popcount(word) >= 16) {
+        for (uint32_t x = ~word; x; x &= x - 1)
+            logits[__builtin_ctz(x)] = -INFINITY;
+        return;
+    }
+    memcpy(before, logits, sizeof before);
+    fill_banned(logits, 32);
+    for (uint32_t x = word; x; x &= x - 1)
+        logits[__builtin_ctz(x)] = before[__builtin_ctz(x)];
+}
+
 static void apply_mask(const uint32_t *mask, int64_t vocab, float *logits)
 {
-    for (int64_t i = 0; i < vocab; i += 32) {
-        uint32_t word = mask[i / 32];
-        int64_t end = FX_MIN(i + 32, vocab);
+    int64_t i = 0;
 
-        for (int64_t j = i; word != UINT32_MAX && j < end; j++)
-            logits[j] = word >> (j - i) & 1 ? logits[j] : -INFINITY;
+    for (; i + 32 <= vocab; i += 32) {
+        if (mask[i / 32] == 0)
+            fill_banned(logits + i, 32);
+        else if (mask[i / 32] != UINT32_MAX)
+            apply_word(mask[i / 32], logits + i);
     }
+    for (; i < vocab; i++)
+        if (!(mask[i / 32] >> i % 32 & 1))
+            logits[i] = -INFINITY;
 }
 
 static void apply_bias(const fx_sample_params *p, float *logits)

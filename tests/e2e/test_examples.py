@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from c_programs import compile_c, install
+from conftest import FORNAX, TINY
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SMOL = os.environ.get("FORNAX_MODEL", "")
@@ -85,3 +86,27 @@ def test_readme_snippet(prefix, tmp_path):
     (tmp_path / "snippet.c").write_text(snippet)
     compile_c(prefix, tmp_path / "snippet.c", tmp_path / "snippet")
     assert "gravity" in run(tmp_path / "snippet", SMOL).lower()
+
+
+def page(name):
+    return open(os.path.join(ROOT, "docs", name), encoding="utf-8").read()
+
+
+def test_structured_snippet(prefix, tmp_path):
+    (tmp_path / "snippet.c").write_text(re.search(r"```c\n(.*?)```", page("structured.md"), re.S).group(1))
+    compile_c(prefix, tmp_path / "snippet.c", tmp_path / "snippet")
+    assert run(tmp_path / "snippet", TINY, '"nor') == "not whole, then 'th'\n"
+    assert run(tmp_path / "snippet", TINY, '"south"') == "whole, then ''\n"
+    p = subprocess.run([tmp_path / "snippet", TINY, '"west'], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 1 and p.stderr == "the grammar doesn't allow this here\n"
+
+
+def test_structured_commands(tmp_path):
+    """What the page shows on a terminal; times and sizes aside."""
+    lines = re.search(r"^    \$ cat person.json\n(    .*\n)+", page("structured.md"), re.M).group(0).replace("\n    ", "\n")[4:]
+    *files, (command, shown) = re.findall(r"^\$ (.*)\n((?:(?!\$).*\n)*)", lines, re.M)
+    for cat, content in files:
+        (tmp_path / cat.removeprefix("cat ")).write_text(content)
+    p = subprocess.run([FORNAX, *command.split()[1:]], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    plain = lambda text: re.sub(r"[0-9.]+ (ms|KiB)", r"- \1", text)  # noqa: E731
+    assert plain(p.stdout) == plain(shown) and p.returncode == 1

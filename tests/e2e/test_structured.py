@@ -10,6 +10,7 @@ import pytest
 openai = pytest.importorskip("openai")
 
 from conftest import FORNAX, TINY  # noqa: E402
+from made_models import byte_ids  # noqa: E402
 
 PERSON = {"type": "object", "additionalProperties": False, "required": ["name", "age", "tags"], "properties": {
     "name": {"type": "string", "minLength": 1, "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
@@ -246,6 +247,22 @@ def test_generate(tmp_path):
     (tmp_path / "s.json").write_text(json.dumps({"properties": {"a": {"pattern": "("}}}))
     r = run(*base, "--schema", str(tmp_path / "s.json"))
     assert r.returncode == 1 and "--schema: #/properties/a/pattern: " in r.stderr
+
+
+def test_check_for_programs(tmp_path):
+    """Lines of token ids: verdicts, every mask against each token tried, and the masks of many sequences together."""
+    texts = ['{"name":"ab","age":7,"tags":["a","ü"]}', '{"tags":[],"age":7,"name":"ab"}', '{"name":"ab","age":121,"tags":[]}', '{"name":"ab"']
+    (tmp_path / "s.json").write_text(json.dumps(PERSON))
+    lines = "".join(json.dumps({"i": i, "tokens": byte_ids(t.encode())}) + "\n" for i, t in enumerate(texts))
+    r = subprocess.run([FORNAX, "grammar", "check", "--schema", str(tmp_path / "s.json"), "--tokenizer", TINY, "--verify-mask", "1",
+                        "--slots", "64"], input=lines, capture_output=True, text=True, timeout=300)
+    assert r.returncode == 0 and r.stderr == "", r
+    head, *rows = map(json.loads, r.stdout.splitlines())
+    assert head["compile"] == "ok" and [x["accept"] for x in rows] == [True, True, False, False]
+    assert rows[2]["fail_at"] == texts[2].index("1,") and rows[3]["fail_at"] == len(texts[3])
+    for text, x in zip(texts, rows):
+        assert len(x["mask_ns"]) == len(x["commit_ns"]) + 1
+        assert len(x.get("slots_ns", [])) == (len(text.encode()) + 1 if x["accept"] else 0)
 
 
 def test_chat_program(tmp_path):

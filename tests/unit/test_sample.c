@@ -103,6 +103,42 @@ TEST(scans_over_any_length)
     }
 }
 
+/* A mask leaves what it allows as it was and bans the rest, however full its words are and wherever the row ends. */
+TEST(masks)
+{
+    enum { MOST = 32 * 9 + 17 };
+    static const int sizes[] = { 1, 31, 32, 33, 64, 32 * 9, MOST };
+
+    for (size_t k = 0; k < FX_COUNT(sizes); k++) {
+        for (unsigned full = 0; full <= 8; full++) {
+            float x[MOST], before[MOST];
+            uint32_t mask[MOST / 32 + 1] = { 0 };
+            fx_sample_params p = plain();
+            fx_sample_scratch c;
+            fx_sampler s;
+            fx_sampled out;
+            fx_error err = { 0 };
+            int n = sizes[k], wrong = 0;
+
+            CHECK_OK(fx_sampler_init(&s, &fx_mem_libc, &p, n, 0, 100, &err), err);
+            CHECK_OK(fx_sample_scratch_init(&c, &fx_mem_libc, n, &err), err);
+            fill(x, n, 10, false);
+            memcpy(before, x, sizeof before);
+            for (int i = 0; i < n; i++)
+                if (full == 8 || (full > 0 && rnd() % 8 < full && (i / 32) % 4 != 1))
+                    mask[i / 32] |= 1u << i % 32;
+            mask[(n - 1) / 32] |= 1u << (n - 1) % 32;
+            fx_sample(&s, x, mask, 0, &c, &out);
+            for (int i = 0; i < n; i++)
+                wrong += mask[i / 32] >> i % 32 & 1 ? x[i] != before[i] : x[i] != -INFINITY;
+            CHECK_EQ_I64(wrong, 0);
+            CHECK(out.status == FORNAX_OK && (mask[out.token / 32] >> out.token % 32 & 1));
+            fx_sample_scratch_done(&c);
+            fx_sampler_done(&s);
+        }
+    }
+}
+
 /* ---- The straightforward implementation ------------------------------------------------ */
 
 typedef struct pair {
