@@ -103,7 +103,7 @@ fx_status fx_tgraph_begin(fx_tgraph **out, const fx_mem *mem, const fx_graph *g,
     if (st == FORNAX_OK && o->codegen)
         (*out)->target = *o->target;
     if (st == FORNAX_OK)
-        st = fx_lower_kir(&(*out)->arena, g, lanes_of(o), &(*out)->plan, err);
+        st = fx_lower_kir(&(*out)->arena, g, &(fx_lower_options){ .lanes = lanes_of(o) }, &(*out)->plan, err);
     if (st == FORNAX_OK)
         st = take_names(*out, err);
     if (st != FORNAX_OK) {

@@ -210,7 +210,7 @@ static bool reader_fits(const fx_value *v, const fx_op *op, const fx_op *reader)
 
 static bool must_keep(fx_lower *l, const fx_op *op, const fx_value *v)
 {
-    if (!fx_at_of(op->code))
+    if (!fx_at_of(op->code) || l->unfused)
         return true;
     for (const fx_use *u = v->uses; u; u = u->next) {
         if (!reader_fits(v, op, u->user))
@@ -619,12 +619,12 @@ static fx_status lower_value(fx_lower *l, fx_value *v)
     bool flat = true;
     fx_lk c;
 
-    if (!product && fx_lower_by_element(v->def->code))
+    if (!product && !l->unfused && fx_lower_by_element(v->def->code))
         gather_group(l, &g);
     for (int i = 0; i < g.n; i++)
         flat = flat && flat_root(l, g.v[i]);
     for (int i = 0; i < g.n; i++)
-        FX_TRY(add_tensor(l, g.v[i], FX_KTENSOR_TEMP, 0, &g.tensor[i]));
+        FX_TRY(fx_lower_tensor(l, g.v[i], FX_KTENSOR_TEMP, 0, &g.tensor[i]));
     fx_lk_begin(l, &c);
     if (!c.k)
         return fx_lk_end(&c, v->def);
@@ -636,6 +636,10 @@ static fx_status lower_value(fx_lower *l, fx_value *v)
         flat_kernel(&c, &g);
     else
         row_kernel(&c, &g);
+    for (int i = 0; i < g.n; i++) {      /* from now on; in the kernel itself nothing is read that it writes */
+        if (!fx_lower_keep(l, g.v[i], (uint64_t)g.tensor[i] + 1))
+            l->no_memory = true;
+    }
     return fx_lk_end(&c, v->def);
 }
 
@@ -861,9 +865,9 @@ static fx_status lower_graph(fx_lower *l, fx_kplan **out)
     return make_plan(l, out);
 }
 
-fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, int lanes, fx_kplan **out, fx_error *err)
+fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, const fx_lower_options *o, fx_kplan **out, fx_error *err)
 {
-    fx_lower l = { .g = g, .lanes = lanes, .arena = arena, .mem = arena->mem, .err = err, .m = fx_kir_module_new(arena) };
+    fx_lower l = { .g = g, .lanes = o->lanes, .unfused = o->unfused, .arena = arena, .mem = arena->mem, .err = err, .m = fx_kir_module_new(arena) };
     fx_status st;
 
     *out = NULL;

@@ -1,6 +1,6 @@
 /* lower_kir.h - a graph of tensors becomes kernels of the loop IR and a plan of their launches.
  *
- *     FX_TRY(fx_lower_kir(&arena, graph, 16, &plan, err));
+ *     FX_TRY(fx_lower_kir(&arena, graph, &(fx_lower_options){ .lanes = 16 }, &plan, err));
  *
  * A value is either *kept* (a tensor in memory) or computed where it is read.  lower_at*.c say what an
  * op's result is at an index, in terms of its operands at theirs: so elementwise ops, views and reductions fuse
@@ -13,9 +13,13 @@
 #include "graph/graph.h"
 #include "kir/kplan.h"
 
-/* The plan of g in 'arena'; nothing of it points into the graph.  lanes: of f32 in the machine's vectors, 1 if kernels are
- * interpreted: it shapes tiles and changes no bits.  Ops that need a model's state, or have no form in
+typedef struct fx_lower_options {
+    int lanes;                   /* of f32 in the machine's vectors: shapes tiles; 0, 1: no tiles */
+    bool unfused;                /* every value is kept, a kernel for each op */
+} fx_lower_options;
+
+/* The plan of g in 'arena'; nothing of it points into the graph.  Options change no bits.  Ops that need a model's state, or have no form in
  * the loop IR, are FORNAX_EUNSUP. */
-fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, int lanes, fx_kplan **out, fx_error *err);
+fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, const fx_lower_options *o, fx_kplan **out, fx_error *err);
 
 #endif

@@ -10,6 +10,7 @@ typedef struct fx_lower fx_lower;
 struct fx_lower {
     const fx_graph *g;
     int lanes;                   /* of f32 in a vector of the machine */
+    bool unfused;
     fx_arena *arena;             /* of the plan */
     const fx_mem *mem;
     fx_error *err;

@@ -17,7 +17,7 @@ static int run_graph(const char *text, int lanes, fx_buf *out)
     int launches = -1;
 
     fx_arena_init(&a, &fx_mem_libc, 0);
-    if (fx_module_parse(&m, &a, "test", fx_str_of(text), &err) == FORNAX_OK && fx_lower_kir(&a, m->last, lanes, &p, &err) == FORNAX_OK) {
+    if (fx_module_parse(&m, &a, "test", fx_str_of(text), &err) == FORNAX_OK && fx_lower_kir(&a, m->last, &(fx_lower_options){ .lanes = lanes }, &p, &err) == FORNAX_OK) {
         fx_status st = FORNAX_OK;
 
         for (int32_t i = 0; i < p->n_kernels && st == FORNAX_OK; i++)
