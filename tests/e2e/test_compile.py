@@ -1,5 +1,7 @@
 """fornax compile: graphs as text to code, and what it refuses."""
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +51,20 @@ def test_forms(graph, tmp_path):
     assert status == 0 and not out and "fmla" in (tmp_path / "k.s").read_text(), err
     status, out, err = compile_it(graph, "--emit", "asm", "--target", "sm_80")
     assert status == 0 and ".target sm_80" in out, err
+
+
+def test_the_page_on_graphs(tmp_path):
+    """The text of docs/graph.md compiles, to as many kernels as it says, by the commands that it shows."""
+    page = (Path(__file__).parents[2] / "docs/graph.md").read_text()
+    (tmp_path / "head.txt").write_text(re.search(r"```graph\n(.*?)```", page, re.S).group(1))
+    commands = re.findall(r"^    fornax compile (.*?)(?: +#.*)?$", page, re.M)
+    assert len(commands) == 3
+    for command in commands:
+        p = subprocess.run([FORNAX, "compile", *command.split()], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+        if "libfornax-llvm" in p.stderr:
+            pytest.skip("no LLVM: " + p.stderr.strip())
+        assert p.returncode == 0, p.stderr
+        assert "kir" not in command or p.stdout.count("\nkernel @") + p.stdout.startswith("kernel @") == 2
 
 
 def test_artifact(graph, tmp_path):
