@@ -692,6 +692,59 @@ TEST(amd_objects_disassemble)
     gpu_tool("gfx942", FX_CODE_OBJECT, command);
 }
 
+/* ---- Memory runs out ------------------------------------------------------------------------------------------ */
+
+/* Fails at the n-th allocation from now, counting down in 'user'. */
+static void *counting(void *user, void *p, size_t old_size, size_t new_size)
+{
+    int *left = user;
+
+    if (new_size > old_size && --*left == 0)
+        return NULL;
+    return fx_mem_libc.fn(fx_mem_libc.user, p, old_size, new_size);
+}
+
+TEST(memory_runs_out)
+{
+    job j = { .number = 0 };
+    fx_status st = FORNAX_ENOMEM;
+    int n = 0;
+
+    NEED_LLVM();
+    if (!setup("host"))
+        return;
+    fx_buf_init(&j.object, &fx_mem_libc);
+    compile_job(&j);
+    while (st != FORNAX_OK && n < 100) {                         /* loading */
+        int left = ++n;
+        fx_mem mem = { counting, &left };
+        fx_error err = { 0 };
+        fx_code *code;
+
+        st = fx_code_load(&code, &mem, fx_buf_view(&j.object), "short", &err);
+        CHECK(st == FORNAX_OK || (st == FORNAX_ENOMEM && !code && err.text[0]));
+        fx_code_free(code);
+    }
+    CHECK(st == FORNAX_OK && n > 3);
+    fx_buf_done(&j.object);
+    st = FORNAX_ENOMEM;
+    for (n = 0; st != FORNAX_OK && n < 100;) {                   /* compiling */
+        int left = ++n;
+        fx_mem mem = { counting, &left };
+        fx_kir_module *m = parse(two);
+        fx_error err = { 0 };
+        fx_buf out;
+
+        fx_buf_init(&out, &mem);
+        st = fx_codegen_compile(cg, &out, m, &host, &(fx_codegen_options){ .form = FX_CODE_OBJECT }, &err);
+        CHECK(st == FORNAX_OK || (st == FORNAX_ENOMEM && err.text[0]));
+        left = 0;
+        fx_buf_done(&out);
+    }
+    CHECK(st == FORNAX_OK && n > 1);
+    teardown();
+}
+
 /* ---- Hostile objects ------------------------------------------------------------------------------------------- */
 
 /* Loads a changed object; whatever comes of it, no byte outside of it is touched (sanitizers look). */
