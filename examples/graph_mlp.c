@@ -1,6 +1,6 @@
 /* graph_mlp.c - a two-layer network as a graph: built, compiled, kept in a file, loaded, run with batches of two sizes.
  *
- *     graph_mlp [FILE]          FILE: where the compiled graph is kept (default: mlp.fxa, removed in the end) */
+ *     graph_mlp FILE            where the compiled graph is kept */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,11 +40,8 @@ static void run(fornax_program *p, int64_t batch)
     for (int i = 0; i < 3 * IN; i++)
         x[i] = (float)(i % 5) - 2;
     check(fornax_program_run(p, &in, 1, &out, 1, &err), &err);
-    for (int64_t i = 0; i < batch; i++) {
-        const float *row = (const float *)out.data + i * OUT;
-
-        printf("%.4f %.4f %.4f %.4f\n", row[0], row[1], row[2], row[3]);
-    }
+    for (int64_t i = 0; i < batch * OUT; i++)
+        printf(i % OUT < OUT - 1 ? "%.4f " : "%.4f\n", (double)((const float *)out.data)[i]);
 }
 
 int main(int argc, char **argv)
@@ -69,8 +66,6 @@ int main(int argc, char **argv)
     check(fornax_compiled_save(c, file, &err), &err);
     fornax_compiled_close(c);
     check(fornax_compiled_load(&c, ctx, file, &err), &err);
-    if (argc < 2)
-        remove(file);
     check(fornax_program_open(&p, c, &err), &err);
     check(fornax_program_set_weight(p, "w1", &t1, &err), &err);
     check(fornax_program_set_weight(p, "w2", &t2, &err), &err);

@@ -77,13 +77,21 @@ static fx_status find_code(fx_tgraph *t, fx_error *err)
     return FORNAX_OK;
 }
 
+/* A graph of nothing but others' kernels has no code of its own: a byte stands for it. */
+static fx_status load_code(fx_tgraph *t, const char *name, fx_error *err)
+{
+    if (t->plan->n_kernels > 0)
+        FX_TRY(fx_code_load(&t->loaded, t->mem, fx_buf_view(&t->object), name, err));
+    return find_code(t, err);
+}
+
 static fx_status generate(fx_tgraph *t, const fx_tgraph_options *o, fx_error *err)
 {
-    FX_TRY(fx_codegen_compile(o->codegen, &t->object, t->plan->module, o->target, &(fx_codegen_options){ .form = FX_CODE_OBJECT }, err));
-    if (o->foreign)
-        return FORNAX_OK;
-    FX_TRY(fx_code_load(&t->loaded, t->mem, fx_buf_view(&t->object), "compiled graph", err));
-    return find_code(t, err);
+    if (t->plan->n_kernels == 0)
+        fx_buf_putc(&t->object, 0);
+    else
+        FX_TRY(fx_codegen_compile(o->codegen, &t->object, t->plan->module, o->target, &(fx_codegen_options){ .form = FX_CODE_OBJECT }, err));
+    return o->foreign ? FORNAX_OK : load_code(t, "compiled graph", err);
 }
 
 static fx_status take_names(fx_tgraph *t, fx_error *err)
@@ -258,8 +266,7 @@ static fx_status take_artifact(fx_tgraph *t, fx_artifact *a, fx_error *err)
     fx_buf_str(&t->object, object);
     if (t->object.failed)
         return nomem(err);
-    FX_TRY(fx_code_load(&t->loaded, t->mem, object, fx_artifact_path(a), err));
-    return find_code(t, err);
+    return load_code(t, fx_artifact_path(a), err);
 }
 
 fx_status fx_tgraph_take(fx_tgraph **out, const fx_mem *mem, fx_artifact *a, fx_error *err)

@@ -4,6 +4,8 @@
  * A reader checks every index against what it points into, so that a plan that was read runs like one that was made. */
 #include "compile/tgraph_int.h"
 
+#include "fornax_graph.h"
+
 /* ---- Writing ----------------------------------------------------------------------------------------- */
 
 static void put(fx_buf *b, int64_t n) { fx_buf_printf(b, "%lld ", (long long)n); }
@@ -33,6 +35,19 @@ static void put_tensor(fx_buf *b, const fx_ktensor *t)
     put_ints(b, t->dim, t->rank);
     put_bytes(b, t->name.p, t->name.n);
     put_bytes(b, t->data, t->data ? (size_t)t->data_bytes : 0);
+}
+
+static void put_custom(fx_buf *b, const fx_kcustom *c)
+{
+    put_bytes(b, c->kernel.p, c->kernel.n);
+    put(b, c->n_in);
+    put(b, c->n_params);
+    for (int32_t i = 0; i < c->n_params; i++) {
+        put_bytes(b, c->params[i].name.p, c->params[i].name.n);
+        put(b, c->params[i].kind);
+        put(b, c->params[i].i);
+        put_bytes(b, c->params[i].s.p, c->params[i].s.n);
+    }
 }
 
 void fx_kplan_write(const fx_kplan *p, const fx_str *names, fx_buf *b)
@@ -70,6 +85,12 @@ void fx_kplan_write(const fx_kplan *p, const fx_str *names, fx_buf *b)
     }
     put_ints(b, p->inputs, p->n_inputs);
     put_ints(b, p->outputs, p->n_outputs);
+    put(b, p->n_libraries);
+    for (int32_t i = 0; i < p->n_libraries; i++)
+        put_bytes(b, p->libraries[i].p, p->libraries[i].n);
+    put(b, p->n_customs);
+    for (int32_t i = 0; i < p->n_customs; i++)
+        put_custom(b, &p->customs[i]);
 }
 
 /* ---- Reading --------------------------------------------------------------------------------------------- */
@@ -208,7 +229,7 @@ static void check_nesting(reader *r, const fx_kplan *p, int32_t i, int32_t end, 
         const fx_klaunch *n = &p->launches[i++];
         const fx_ktensor *pred = &p->tensors[n->pred];
 
-        if (n->kind == FX_KLAUNCH_KERNEL) {
+        if (n->kind == FX_KLAUNCH_KERNEL || n->kind == FX_KLAUNCH_CUSTOM) {
             r->bad = n->n_first || n->n_second;
             continue;
         }
@@ -223,14 +244,41 @@ static void check_nesting(reader *r, const fx_kplan *p, int32_t i, int32_t end, 
 
 static void get_launch(reader *r, const fx_kplan *p, fx_klaunch *n)
 {
-    n->kind = (fx_klaunch_kind)get(r, FX_KLAUNCH_KERNEL, FX_KLAUNCH_WHILE);
+    n->kind = (fx_klaunch_kind)get(r, FX_KLAUNCH_KERNEL, FX_KLAUNCH_CUSTOM);
     n->pred = (int32_t)get(r, 0, p->n_tensors - 1);
     n->n_first = (int32_t)get(r, 0, p->n_launches);
     n->n_second = (int32_t)get(r, 0, p->n_launches);
-    n->kernel = (int32_t)get(r, 0, p->n_kernels - 1);
+    n->kernel = (int32_t)get(r, 0, n->kind == FX_KLAUNCH_KERNEL ? p->n_kernels - 1 : INT32_MAX / 2);
     n->args = get_ints(r, &n->n_args, p->n_sizes - 1);
     n->buffers = get_ints(r, &n->n_buffers, p->n_tensors - 1);
     n->origin = get_bytes(r);
+}
+
+static void get_custom(reader *r, fx_kcustom *c)
+{
+    fx_kparam *params;
+
+    c->kernel = get_bytes(r);
+    c->n_in = (int32_t)get(r, 0, FX_KCUSTOM_MAX);
+    c->n_params = (int32_t)get(r, 0, FX_KCUSTOM_MAX);
+    c->params = params = room(r, c->n_params, sizeof(*params));
+    for (int32_t i = 0; i < c->n_params && !r->bad; i++) {
+        params[i].name = get_bytes(r);
+        params[i].kind = (int32_t)get(r, 0, FORNAX_PARAM_DTYPE);
+        params[i].i = get(r, INT64_MIN / 4, INT64_MAX / 4);
+        params[i].s = get_bytes(r);
+    }
+}
+
+/* A launch of a package's kernel names one of them, with its operands. */
+static void check_customs(reader *r, const fx_kplan *p)
+{
+    for (int32_t i = 0; i < p->n_launches && !r->bad; i++) {
+        const fx_klaunch *n = &p->launches[i];
+
+        if (n->kind == FX_KLAUNCH_CUSTOM)
+            r->bad = n->kernel >= p->n_customs || n->n_buffers > FX_KCUSTOM_MAX || n->n_buffers < p->customs[n->kernel].n_in;
+    }
 }
 
 /* Inputs and outputs are tensors of that kind, and say so. */
@@ -266,6 +314,13 @@ static void get_plan(reader *r, fx_kplan *p, fx_str **names)
         check_nesting(r, p, 0, p->n_launches, 0);
     p->inputs = get_ints(r, &p->n_inputs, p->n_tensors - 1);
     p->outputs = get_ints(r, &p->n_outputs, p->n_tensors - 1);
+    p->libraries = get_names(r, &p->n_libraries);
+    p->n_customs = count(r);
+    p->customs = room(r, p->n_customs, sizeof(*p->customs));
+    for (int32_t i = 0; i < p->n_customs && !r->bad; i++)
+        get_custom(r, &p->customs[i]);
+    if (!r->bad)
+        check_customs(r, p);
     if (!r->bad)
         check_ends(r, p);
     if (r->at < r->text.n && r->text.p[r->at] == '\n')

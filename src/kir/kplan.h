@@ -37,8 +37,24 @@ typedef struct fx_ktensor {
 typedef enum fx_klaunch_kind {
     FX_KLAUNCH_KERNEL,
     FX_KLAUNCH_COND,             /* the first ones if pred, else the second */
-    FX_KLAUNCH_WHILE             /* the first ones; as long as they leave pred true, the second and the first again */
+    FX_KLAUNCH_WHILE,            /* the first ones; as long as they leave pred true, the second and the first again */
+    FX_KLAUNCH_CUSTOM            /* a kernel of a package: 'kernel' is its number among customs */
 } fx_klaunch_kind;
+
+/* A kernel of a package (runtime/packages.h): its operands come first among the launch's buffers, then its results. */
+typedef struct fx_kparam {
+    fx_str name;
+    int32_t kind;                /* fornax_param's */
+    int64_t i;
+    fx_str s;
+} fx_kparam;
+
+#define FX_KCUSTOM_MAX 32        /* operands and results */
+typedef struct fx_kcustom {
+    fx_str kernel;
+    int32_t n_in, n_params;
+    const fx_kparam *params;
+} fx_kcustom;
 
 typedef struct fx_klaunch {
     fx_klaunch_kind kind;
@@ -52,7 +68,7 @@ typedef struct fx_klaunch {
 
 typedef struct fx_kplan {
     fx_kir_module *module;
-    int32_t n_kernels, n_symbols, n_steps, n_sizes, n_tensors, n_launches, n_inputs, n_outputs;
+    int32_t n_kernels, n_symbols, n_steps, n_sizes, n_tensors, n_launches, n_inputs, n_outputs, n_libraries, n_customs;
     fx_kir_kernel **kernels;
     fx_str *symbols;
     fx_size_step *steps;
@@ -60,6 +76,8 @@ typedef struct fx_kplan {
     fx_ktensor *tensors;
     fx_klaunch *launches;
     int32_t *inputs, *outputs;   /* tensors */
+    fx_str *libraries;           /* paths of packages, if there are customs */
+    fx_kcustom *customs;
 } fx_kplan;
 
 #endif

@@ -1,4 +1,5 @@
-/* lower_flow.c - choices, loops, calls and buffers: ops that are several launches, or a place in memory.
+/* lower_flow.c - choices, loops, calls, buffers, kernels of packages: ops that are several launches, a place in memory, or
+ * somebody else's code.
  *
  * The results of a choice are tensors that both branches copy to; the values of a loop likewise, before it and at the end
  * of each turn.  A call is the callee's ops, once more, with its names of sizes standing for the caller's.
@@ -289,6 +290,72 @@ static fx_status lower_store_slice(fx_lower *l, fx_op *op)
     return fx_lk_end(&c, op);
 }
 
+/* ---- Kernels of packages ------------------------------------------------------------------------------------ */
+
+static fx_str kept_text(fx_lower *l, fx_str s)
+{
+    char *p = fx_arena_strdup(l->arena, s.p, s.n);
+
+    l->no_memory = l->no_memory || !p;
+    return fx_str_n(p ? p : "", p ? s.n : 0);
+}
+
+/* All of the module's, with the first op that needs them. */
+static fx_status add_libraries(fx_lower *l)
+{
+    if (l->customs.n > 0)
+        return FORNAX_OK;
+    for (const fx_library *at = l->g->module->libraries; at; at = at->next) {
+        if (!FX_VEC_PUSH(&l->libraries, l->mem, kept_text(l, at->path)))
+            return no_memory(l);
+    }
+    return FORNAX_OK;
+}
+
+static fx_status add_custom(fx_lower *l, const fx_op *op, int32_t n_in)
+{
+    const fx_attr *params = fx_op_attr(op, FX_A_PARAMS);
+    fx_kparam *kept = FX_ARENA_NEWN(l->arena, fx_kparam, (size_t)params->u.params.n + 1);
+    fx_kcustom c = { .kernel = kept_text(l, fx_op_attr(op, FX_A_KERNEL_NAME)->u.s), .n_in = n_in, .n_params = (int32_t)params->u.params.n,
+                     .params = kept };
+
+    if (!kept)
+        return no_memory(l);
+    for (int64_t i = 0; i < params->u.params.n; i++) {
+        const fx_kernel_param *p = &params->u.params.at[i];
+
+        kept[i] = (fx_kparam){ kept_text(l, p->name), (int32_t)p->kind, p->i, kept_text(l, p->s) };
+    }
+    return FX_VEC_PUSH(&l->customs, l->mem, c) && !l->no_memory ? FORNAX_OK : no_memory(l);
+}
+
+static fx_status lower_custom(fx_lower *l, fx_op *op)
+{
+    int32_t *buffers = FX_ARENA_NEWN(l->arena, int32_t, FX_KCUSTOM_MAX), n = 0, n_in;
+    size_t at;
+
+    if (!buffers)
+        return no_memory(l);
+    if (op->n_in + op->n_out > FX_KCUSTOM_MAX || fx_op_attr(op, FX_A_PARAMS)->u.params.n > FX_KCUSTOM_MAX)
+        return fx_lower_unsupported(l, op, "more than 32 operands and results, or parameters");
+    FX_TRY(add_libraries(l));
+    for (int i = 0; i < op->n_in; i++) {
+        if (!is_chain(fx_op_in(op, i)))
+            FX_TRY(kept_in(l, op, fx_op_in(op, i), &buffers[n++]));
+    }
+    n_in = n;
+    for (int i = 0; i < op->n_out; i++) {
+        if (!is_chain(&op->out[i]))
+            FX_TRY(own_tensor(l, &op->out[i], &buffers[n++]));
+    }
+    FX_TRY(add_custom(l, op, n_in));
+    FX_TRY(push_flow(l, FX_KLAUNCH_CUSTOM, op, &at));
+    l->launches.at[at].kernel = (int32_t)l->customs.n - 1;
+    l->launches.at[at].buffers = buffers;
+    l->launches.at[at].n_buffers = n;
+    return FORNAX_OK;
+}
+
 /* ---- The table ------------------------------------------------------------------------------------------- */
 
 fx_flow_fn fx_flow_of(fx_opcode code)
@@ -301,6 +368,7 @@ fx_flow_fn fx_flow_of(fx_opcode code)
     case FX_OP_BUFFER_LOAD: return lower_load;
     case FX_OP_BUFFER_STORE: return lower_store;
     case FX_OP_BUFFER_STORE_SLICE: return lower_store_slice;
+    case FX_OP_CUSTOM: case FX_OP_INPLACE_CUSTOM: return lower_custom;
     default: return NULL;
     }
 }

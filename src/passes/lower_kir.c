@@ -817,7 +817,7 @@ static void set_lifetimes(fx_lower *l)
         }
         first = i < loop_end ? loop : i;
         last = i < loop_end ? loop_end - 1 : i;
-        if (n->kind != FX_KLAUNCH_KERNEL)
+        if (n->kind == FX_KLAUNCH_COND || n->kind == FX_KLAUNCH_WHILE)
             use_tensor(l, n->pred, first, last);
         for (int32_t k = 0; k < n->n_buffers; k++)
             use_tensor(l, n->buffers[k], first, last);
@@ -854,6 +854,8 @@ static fx_status make_plan(fx_lower *l, fx_kplan **out)
     KEEP(launches, launches);
     KEEP(inputs, inputs);
     KEEP(outputs, outputs);
+    KEEP(libraries, libraries);
+    KEEP(customs, customs);
     *out = p;
     return l->no_memory ? no_memory(l) : FORNAX_OK;
 }
@@ -885,5 +887,7 @@ fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, const fx_lower_option
     FX_VEC_FREE(&l.kernels, l.mem);
     FX_VEC_FREE(&l.inputs, l.mem);
     FX_VEC_FREE(&l.outputs, l.mem);
+    FX_VEC_FREE(&l.libraries, l.mem);
+    FX_VEC_FREE(&l.customs, l.mem);
     return st;
 }

@@ -23,6 +23,8 @@ struct fx_lower {
     FX_VEC(fx_klaunch) launches;
     FX_VEC(fx_kir_kernel *) kernels;
     FX_VEC(int32_t) inputs, outputs;
+    FX_VEC(fx_str) libraries;
+    FX_VEC(fx_kcustom) customs;
     fx_map kept;                 /* value to its tensor + 1, or 0: to be kept */
     fx_dim_rename rename;        /* in a subgraph: what its names stand for; NULL: they are the plan's */
     void *rename_user;

@@ -6,6 +6,8 @@
 
 #include <stdatomic.h>
 
+#include "runtime/packages.h"
+
 #define ALIGN 64
 
 struct fx_kexec {
@@ -23,6 +25,8 @@ struct fx_kexec {
     void *memory;
     size_t memory_bytes, arrays_bytes;
     void *arrays;
+    fx_packages *packages;
+    const fornax_kernel **customs;       /* [n_customs] */
     uint64_t *args;              /* of the launch at hand */
     void **buffers;
 };
@@ -73,6 +77,24 @@ static fx_status make_interps(fx_kexec *x, fx_error *err)
     return FORNAX_OK;
 }
 
+static fx_status find_customs(fx_kexec *x, fx_error *err)
+{
+    const fx_kplan *p = x->plan;
+
+    if (!p->n_customs)
+        return FORNAX_OK;
+    x->customs = fx_mem_array(x->mem, (size_t)p->n_customs, sizeof(*x->customs));
+    if (!x->customs)
+        return fx_nomem(err, "a graph to run");
+    FX_TRY(fx_packages_open(&x->packages, x->mem, p->libraries, (size_t)p->n_libraries, err));
+    for (int32_t i = 0; i < p->n_customs; i++) {
+        x->customs[i] = fx_packages_find(x->packages, p->customs[i].kernel);
+        if (!x->customs[i])
+            return fx_fail(err, FORNAX_ENOTFOUND, "no kernel library of the module has a kernel %.*s", FX_STR_ARG(p->customs[i].kernel));
+    }
+    return FORNAX_OK;
+}
+
 fx_status fx_kexec_new(fx_kexec **out, const fx_mem *mem, const fx_kplan *plan, const fx_kcode *code, fx_pool *pool, fx_error *err)
 {
     fx_kexec *x = fx_mem_zalloc(mem, sizeof(*x));
@@ -85,6 +107,8 @@ fx_status fx_kexec_new(fx_kexec **out, const fx_mem *mem, const fx_kplan *plan, 
     st = make_arrays(x, err);
     if (st == FORNAX_OK && !code)
         st = make_interps(x, err);
+    if (st == FORNAX_OK)
+        st = find_customs(x, err);
     if (st != FORNAX_OK) {
         fx_kexec_free(x);
         return st;
@@ -100,6 +124,8 @@ void fx_kexec_free(fx_kexec *x)
     for (int32_t i = 0; x->interps && i < x->plan->n_kernels; i++)
         fx_kir_interp_free(x->interps[i]);
     fx_mem_free(x->mem, x->interps, ((size_t)x->plan->n_kernels + 1) * sizeof(fx_kir_interp *));
+    fx_mem_free(x->mem, x->customs, x->customs ? (size_t)x->plan->n_customs * sizeof(*x->customs) : 0);
+    fx_packages_close(x->packages);
     if (x->memory)
         fx_pages_free(x->memory, x->memory_bytes);
     fx_mem_free(x->mem, x->arrays, x->arrays_bytes);
@@ -396,6 +422,32 @@ static fx_status run_kernel(fx_kexec *x, const fx_klaunch *n, fx_error *err)
                    (long long)fault.index, (int)fault.axis, (long long)fault.extent);
 }
 
+static fx_status run_custom(fx_kexec *x, const fx_klaunch *n, fx_error *err)
+{
+    const fx_kcustom *c = &x->plan->customs[n->kernel];
+    fornax_kernel_tensor t[FX_KCUSTOM_MAX];
+    int64_t dim[FX_KCUSTOM_MAX][FX_KIR_MAX_RANK];
+    fornax_param params[FX_KCUSTOM_MAX];
+    char why[400] = "";
+    fornax_kernel_call call = { .size = sizeof(call), .in = t, .out = t + c->n_in, .n_in = (size_t)c->n_in,
+                                .n_out = (size_t)(n->n_buffers - c->n_in), .params = params, .n_params = (size_t)c->n_params, .error = why,
+                                .error_bytes = sizeof(why) };
+
+    for (int32_t i = 0; i < n->n_buffers; i++) {
+        const fx_ktensor *k = &x->plan->tensors[n->buffers[i]];
+
+        for (int d = 0; d < k->rank; d++)
+            dim[i][d] = x->sizes[k->dim[d]];
+        t[i] = (fornax_kernel_tensor){ (fornax_dtype)k->dtype, k->rank, dim[i], x->data[n->buffers[i]] };
+    }
+    for (int32_t i = 0; i < c->n_params; i++)        /* names and texts end with a zero (kplan.h's are kept so) */
+        params[i] = (fornax_param){ c->params[i].name.p, c->params[i].kind, c->params[i].i, c->params[i].s.p };
+    if (x->customs[n->kernel]->run(&call) == 0)
+        return FORNAX_OK;
+    why[sizeof(why) - 1] = 0;
+    return fx_fail(err, FORNAX_EARG, "%.*s (kernel %.*s): %s", FX_STR_ARG(n->origin), FX_STR_ARG(c->kernel), why[0] ? why : "failed");
+}
+
 static bool is_true(const fx_kexec *x, const fx_klaunch *n) { return *(const uint8_t *)x->data[n->pred] != 0; }
 
 /* Launches [i, end). */
@@ -407,6 +459,7 @@ static fx_status run_launches(fx_kexec *x, int32_t i, int32_t end, fx_error *err
 
         switch (n->kind) {
         case FX_KLAUNCH_KERNEL: FX_TRY(run_kernel(x, n, err)); break;
+        case FX_KLAUNCH_CUSTOM: FX_TRY(run_custom(x, n, err)); break;
         case FX_KLAUNCH_COND: FX_TRY(is_true(x, n) ? run_launches(x, i, second, err) : run_launches(x, second, behind, err)); break;
         case FX_KLAUNCH_WHILE:
             FX_TRY(run_launches(x, i, second, err));

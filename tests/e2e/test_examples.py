@@ -2,6 +2,7 @@
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +71,42 @@ def test_graph_mlp(prefix, tmp_path):
     rows = [[float(v) for v in line.split()] for line in p.stdout.splitlines()]
     assert np.allclose(rows, (e / e.sum(1, keepdims=True))[[0, 0, 1, 2]], atol=1e-4)
     assert (tmp_path / "mlp.fxa").stat().st_size > 1000
+
+
+def package(prefix, name, out):
+    pc = next(p.parent for p in Path(prefix).rglob("fornax.pc"))
+    flags = subprocess.run(["pkg-config", "--cflags", "fornax"], env={**os.environ, "PKG_CONFIG_PATH": str(pc)}, check=True,
+                           capture_output=True, text=True).stdout.split()
+    subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", os.path.join(ROOT, "examples", name), *flags,
+                    "-o", out], check=True)
+    return out
+
+
+def run_graph(binary, *argv):
+    p = subprocess.run([binary, *argv], capture_output=True, text=True, timeout=300)
+    if "libfornax-llvm" in p.stderr:
+        pytest.skip("no LLVM: " + p.stderr.strip())
+    return p
+
+
+def test_custom_op(prefix, tmp_path):
+    compile_c(prefix, os.path.join(ROOT, "examples", "custom_op.c"), tmp_path / "custom_op")
+    so = package(prefix, "custom_op_kernel.c", tmp_path / "custom_op.so")
+    p = run_graph(tmp_path / "custom_op", so, "1", "-2", "3")
+    assert p.returncode == 0 and p.stdout == "5 0 11\n", p.stderr
+    gated = package(prefix, "gated_logits_kernel.c", tmp_path / "gated.so")
+    for path, says in ((gated, "no kernel library of the module has a kernel affine"), (tmp_path / "none.so", "none.so"),
+                       (tmp_path, "folder of sources")):
+        p = run_graph(tmp_path / "custom_op", path, "1")
+        assert p.returncode == 1 and says in p.stderr, p.stderr
+
+
+@needs_smol
+def test_gated_logits(prefix, tmp_path):
+    compile_c(prefix, os.path.join(ROOT, "examples", "gated_logits.c"), tmp_path / "gated_logits")
+    so = package(prefix, "gated_logits_kernel.c", tmp_path / "gated_logits.so")
+    p = run_graph(tmp_path / "gated_logits", SMOL, so)
+    assert p.returncode == 0 and p.stdout == "GATE_OP_DEMO_OK 4/4\n", p.stdout + p.stderr
 
 
 def test_examples_report_faults(prefix, tmp_path):

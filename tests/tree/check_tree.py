@@ -35,7 +35,7 @@ def name_of(path):
     return path.relative_to(ROOT).as_posix()
 
 
-PUBLIC = ["fornax.h", "fornax_graph.h"]
+PUBLIC = ["fornax.h", "fornax_graph.h", "fornax_kernel.h"]
 
 
 def public_functions():
@@ -249,7 +249,8 @@ def check_install(args):
             if rc != 1 or "none.gguf" not in out:
                 faults.append(f"the readme's program, {kind}: exit status {rc}, said: {out.strip()[:300]}")
         for example in sorted((ROOT / "examples").glob("*.c")):
-            rc, out = run("sh", "-c", f"{args.cc} -Wall -Wextra -Werror {example} {links['shared']} -o {d}/example")
+            kind = "-shared -fPIC" if example.stem.endswith("_kernel") else ""       # a package of kernels
+            rc, out = run("sh", "-c", f"{args.cc} -Wall -Wextra -Werror {kind} {example} {links['shared']} -o {d}/example")
             if rc:
                 faults.append(f"{name_of(example)}: {out.strip()[:800]}")
     return faults
