@@ -278,6 +278,11 @@ static fx_status list_folder(listing *l, fx_error *err)
 
 /* ---- Writing ---- */
 
+static fx_status no_locks(const fx_store *s, fx_error *err)
+{
+    return fx_fail(err, FORNAX_EIO, "%s: its filesystem has no locks", s->dir);
+}
+
 /* Makes room, writes, notes it; the file's own lock is held. */
 static fx_status write_locked(fx_store_write *w, const key *k, const char *path, fx_lock_file *locks, fx_error *err)
 {
@@ -288,7 +293,7 @@ static fx_status write_locked(fx_store_write *w, const key *k, const char *path,
     if (fx_path_exists(path))                    /* another process was quicker */
         return FORNAX_OK;
     if (!fx_lock_take(locks, FOLDER_LOCK))
-        return fx_fail(err, FORNAX_EIO, "%s: its filesystem has no locks", s->dir);
+        return no_locks(s, err);
     st = list_folder(&l, err);
     if (st == FORNAX_OK)
         make_room(&l, fx_artifact_file_bytes(w->sections, w->n));
@@ -322,10 +327,12 @@ static fx_status write_one(fx_store_write *w, fx_error *err)
         st = fx_folder_make(s->dir, err);
     if (st == FORNAX_OK)
         st = fx_lock_file_open(&locks, s->mem, lock_path.p, err);
-    if (st == FORNAX_OK && fx_lock_try(locks, number)) {         /* else another is at it */
+    if (st == FORNAX_OK && fx_lock_try(locks, number)) {
         st = write_locked(w, &k, path.p, locks, err);
         fx_lock_drop(locks, number);
-    }
+    } else if (st == FORNAX_OK && !fx_lock_take(locks, FOLDER_LOCK)) {
+        st = no_locks(s, err);
+    }                                            /* else another is at it */
     fx_lock_file_close(locks);
     fx_buf_done(&path);
     fx_buf_done(&lock_path);
