@@ -1,0 +1,178 @@
+"""Each general op of graphs x dtypes x shapes, in the executions that graphrun has, against NumPy.
+
+An operand comes as it is, strided (every second element of a larger array, backwards, axes in another
+order) and through a permute in the graph; sizes are numbers or, where the op allows, names."""
+import numpy as np
+import pytest
+
+from op_cases import FAMILIES, cases
+from op_runs import GRAPHRUN, Runner, is_float, name_of, ulps
+
+pytestmark = pytest.mark.skipif(not GRAPHRUN.exists(), reason=f"{GRAPHRUN} is not built")
+
+
+@pytest.fixture(scope="module")
+def runners():
+    made = {name: Runner(name) for name in ("ref", "interp")}
+    yield made
+    assert [r.close() for r in made.values()] == [0, 0]
+
+
+def type_text(x, symbolic, axes=None):
+    """The type of an operand, axes in this order. A size above 1 may be a name made of it: equal sizes, equal names."""
+    sizes = [f"d{n}" if symbolic and n > 1 else str(n) for n in x.shape]
+    sizes = [sizes[a] for a in axes] if axes else sizes
+    return name_of(x) + (f"[{','.join(sizes)}]" if sizes else "")
+
+
+def spell(case, symbolic=False, permuted=False):
+    lines, names = [], []
+    for i, x in enumerate(case.inputs):
+        if x is None:
+            names.append("_")
+            continue
+        names.append(f"%x{i}")
+        if permuted and x.ndim > 1:
+            axes = list(range(x.ndim))[::-1]
+            lines += [f"%r{i} = input {type_text(x, symbolic, axes)}",
+                      f"%x{i} = permute %r{i}, axes={{{', '.join(map(str, axes))}}}"]
+        else:
+            lines.append(f"%x{i} = input {type_text(x, symbolic)}")
+    results = ", ".join(f"%y{i}" for i in range(len(case.want)))
+    args = ", ".join(filter(None, [*names, case.attrs]))
+    return "\n".join([*lines, f"{results} = {case.op} {args}", f"output {results}", ""])
+
+
+def strided(x):
+    """The same elements in a larger array: every second one of the last axis, backwards; axes laid out in turn."""
+    if x.ndim == 0 or x.size == 0:
+        return x
+    room = np.zeros((*x.shape[1:], 2 * x.shape[0] + 1), x.dtype)
+    view = np.moveaxis(room[..., 2 * x.shape[0] - 1::-2], -1, 0)
+    view[...] = x
+    return view
+
+
+def variants(case):
+    dense = [np.ascontiguousarray(x).reshape(x.shape) for x in case.inputs if x is not None]
+    yield "dense", spell(case), dense
+    yield "strided", spell(case), [strided(x) for x in dense]
+    if any(x.ndim > 1 for x in dense):
+        yield "permuted", spell(case, permuted=True), [np.ascontiguousarray(x.T) if x.ndim > 1 else x for x in dense]
+    if case.symbolic and any(n > 1 for x in dense for n in x.shape):
+        yield "symbolic", spell(case, symbolic=True), dense
+
+
+def fault_of(case, got):
+    """What is wrong with the results, or None."""
+    if isinstance(got, str):
+        return got
+    for i, (y, want) in enumerate(zip(got, case.want, strict=True)):
+        want = np.asarray(want)
+        if y.dtype != want.dtype or y.shape != want.shape:
+            return f"result {i} is {y.dtype}{list(y.shape)}, expected {want.dtype}{list(want.shape)}"
+        if is_float(name_of(y)):
+            far = ulps(y, want)
+            if y.size and far.max() > case.ulp:
+                at = np.unravel_index(far.argmax(), far.shape)
+                return f"result {i} at {at} is {y[at]}, expected {want[at]}: {far[at]:g} ulps, at most {case.ulp}"
+        elif (y != want).any():
+            at = tuple(np.argwhere(y != want)[0])
+            return f"result {i} at {at} is {y[at]}, expected {want[at]}"
+    return None
+
+
+# What kernels of the loop IR don't do yet, as "op", "op of a dtype", "of two" dtypes or "with names" of
+# sizes that no input has. A line whose cases all pass must go.
+OPEN = {"nonzero", "non_maximum_suppression", "dequantize", "qmatmul",
+        "rebind with names", "range with names",
+        "repeat_interleave of i64",                      # how often, as an operand
+        "concat of bf16", "stack of bf16", "band_part of bf16", "pad of bf16", "group_norm",
+        "matmul of i8", "matmul of i32", "matmul of u64", "add of two", "greater of two"}
+
+
+def open_line(case):
+    """The line of OPEN that a case falls under, or None."""
+    dtypes = [name_of(x) for x in case.inputs if x is not None]
+    kinds = [case.op] + [f"{case.op} of {t}" for t in dtypes] + [f"{case.op} of two"] * (len(set(dtypes)) > 1)
+    kinds += [f"{case.op} with names"] * bool(case.symbols)
+    return next((k for k in kinds if k in OPEN), None)
+
+
+@pytest.mark.parametrize("execution", ["ref", "interp"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ops(runners, execution, family):
+    faults, n, still_open = [], 0, {}
+    for case in cases(family):
+        line = open_line(case) if execution != "ref" else None
+        for kind, text, inputs in variants(case):
+            got = runners[execution].run(text, inputs, case.symbols)
+            fault = fault_of(case, got)
+            n += 1
+            if line:
+                still_open[line] = still_open.get(line) or fault
+            elif fault:
+                faults.append(f"{case}, {kind}: {fault}")
+    faults += [f"{line}: works, take it out of OPEN" for line, fault in still_open.items() if not fault]
+    assert not faults, f"{len(faults)} of {n}:\n" + "\n".join(faults[:40])
+
+
+FLOW = """
+subgraph @twice {
+  %v = input f32[m]
+  %y = add %v, %v
+  output %y
+}
+graph @main {
+  %x = input f32[n]
+  %count = input i64
+  %b = input buffer f32[n]
+  %zero = constant i64, {0}
+  %one = constant i64, {1}
+  %c0 = chain
+  %y, %i, %c1 = while %x, %zero, %c0 { %v: f32[n], %k: i64, %c: chain
+    %more = greater %count, %k
+    yield %more
+  } { %v.2: f32[n], %k.2: i64, %c.2: chain
+    %d = call %v.2, callee="twice"
+    %next = add %k.2, %one
+    %c.3 = buffer_store %b, %d, %c.2
+    yield %d, %next, %c.3
+  }
+  %many = greater %i, %one
+  %z = cond %many {
+    yield %y
+  } {
+    %n = negate %y
+    yield %n
+  }
+  %held, %c4 = buffer_load %b, %c1
+  output %z, %held
+}
+"""
+
+
+@pytest.mark.parametrize("execution", ["ref", "interp"])
+def test_loops_choices_calls_and_buffers(runners, execution):
+    x = np.array([1, -2, 3], np.float32)
+    for count in range(4):
+        got = runners[execution].run(FLOW, [x, np.array(count), np.zeros(3, np.float32)])
+        assert not isinstance(got, str), got
+        y = x * 2 ** count
+        assert (got[0] == (y if count > 1 else -y)).all() and (got[1] == (y if count else 0)).all()
+
+
+BAD = [  # an op, operands, and a part of what is wrong with the data
+    ("gather %x0, %x1, axis=0", [np.zeros((3, 2), np.float32), np.array([0, 3])], "index 3 is outside of an axis of 3"),
+    ("gather_nd %x0, %x1", [np.zeros((3, 2), np.float32), np.array([[0, -3]])], "index -3 is outside of an axis of 2"),
+    ("scatter %x0, %x1, %x2", [np.zeros(3, np.float32), np.ones(1, np.float32), np.array([-4])], "index -4"),
+    ("slice %x0, %x1, axis=0, start=0, length=2", [np.zeros((3, 2), np.float32), np.array(2)], "index 3"),
+    ("masked_scatter %x0, %x1, %x2", [np.zeros(3, np.float32), np.ones(3, bool), np.ones(2, np.float32)], "more places than"),
+]
+
+
+@pytest.mark.parametrize("op, inputs, why", BAD)
+def test_data_that_an_op_cannot_take(runners, op, inputs, why):
+    lines = [f"%x{i} = input {type_text(x, False)}" for i, x in enumerate(inputs)]
+    got = runners["ref"].run("\n".join([*lines, f"%y = {op}", "output %y", ""]), inputs)
+    assert isinstance(got, str) and why in got
