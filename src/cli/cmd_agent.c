@@ -349,7 +349,7 @@ static int check(fx_agent *a, const char *path, fx_error *err)
 static int run(const void *o, int n, char **args)
 {
     const fx_agent_opts *opt = o;
-    fx_agent a = { .opt = opt, .log.fd = -1, .messages = json_array() };
+    fx_agent a = { .opt = opt, .log.fd = -1 };
     fx_error err = { 0 };
     bool resumed = false;
     int status;
@@ -360,7 +360,11 @@ static int run(const void *o, int n, char **args)
     if (opt->check && opt->prompt)
         return fx_cli_usage("--check takes no --prompt");
     fx_cli_catch_interrupt();
-    if (!a.messages || read_kwargs(&a, &err) != FORNAX_OK) {
+    a.messages = json_array();
+    if (!a.messages) {
+        fx_nomem(&err, "the conversation");
+        status = fx_cli_fail(&err);
+    } else if (read_kwargs(&a, &err) != FORNAX_OK) {
         status = fx_cli_fail(&err);
     } else if (opt->check) {
         status = check(&a, args[0], &err);

@@ -97,7 +97,7 @@ static void flush(fx_mcp *m)
 
 /* ---- Receiving ---- */
 
-/* One message; *response: it's the answer to request 'id', new. */
+/* One message; *response: it's the answer to request 'id', new. response NULL: none is waited for. */
 static fx_status take(fx_mcp *m, fx_rpc_kind kind, const fx_rpc_message *got, int64_t id, json_t **response, fx_error *err)
 {
     char why[200];
@@ -113,7 +113,7 @@ static fx_status take(fx_mcp *m, fx_rpc_kind kind, const fx_rpc_message *got, in
         return answer(m, got, err);
     if (kind == FX_RPC_NOTIFICATION)
         m->changed |= strcmp(got->method, "notifications/tools/list_changed") == 0;
-    else if (got->id == id && !*response)
+    else if (response && got->id == id && !*response)
         *response = json_incref(got->json);
     return FORNAX_OK;                    /* other answers come too late for somebody */
 }
@@ -183,11 +183,10 @@ static fx_status wait_for(fx_mcp *m, int64_t id, double timeout_s, json_t **resp
 /* What it sent since the last call: asked and changed is noticed, faults are nobody's. */
 static void drain(fx_mcp *m)
 {
-    json_t *none = NULL;
     fx_error ignored;
 
     if (!m->dead && exchange(m, 0, &ignored) == FORNAX_OK)
-        while (take_all(m, -1, &none, &ignored) != FORNAX_OK && !m->dead)
+        while (take_all(m, 0, NULL, &ignored) != FORNAX_OK && !m->dead)
             ;
 }
 
@@ -215,7 +214,7 @@ static fx_status ask(fx_mcp *m, const char *method, json_t *params, double timeo
     FX_TRY(st);
     error = json_object_get(response, "error");
     message = json_object_get(error, "message");
-    if (error)
+    if (json_is_object(error))
         st = fx_fail(err, FORNAX_EARG, "%s: error %lld: %s", method, (long long)json_integer_value(json_object_get(error, "code")),
                      json_is_string(message) ? fx_show(fx_str_n(json_string_value(message), json_string_length(message))).z : "without a message");
     else

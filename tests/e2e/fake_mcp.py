@@ -57,6 +57,9 @@ def tools_list(m):
             send({"method": "notifications/message", "params": {"level": "info", "data": "hello"}})
             return send({"id": m["id"], "result": {"tools": [tool("e")], "nextCursor": "2"}})
         return send({"id": m["id"], "result": {"tools": [tool("f"), tool("g")]}})
+    if MODE == "string_id":
+        send({"id": m["id"], "result": {"tools": [tool("f")]}, "error": None})
+        return send({"id": "late", "result": {"nobody": "asked"}})
     if MODE == "changes" and calls > 0:
         return send({"id": m["id"], "result": {"tools": [tool("g"), tool("h")]}})
     send({"id": m["id"], "result": {"tools": [tool("f")]}})
