@@ -10,7 +10,7 @@
 static const fx_cmd *const commands[] = {
     &fx_cmd_serve, &fx_cmd_chat,    &fx_cmd_agent, &fx_cmd_generate, &fx_cmd_tokenize,
     &fx_cmd_template, &fx_cmd_logits, &fx_cmd_inspect, &fx_cmd_encode,  &fx_cmd_bench,
-    &fx_cmd_quantize, &fx_cmd_grammar, &fx_cmd_compile,
+    &fx_cmd_quantize, &fx_cmd_grammar, &fx_cmd_compile, &fx_cmd_explain,
 };
 
 static const char *current = "";         /* the command, for messages */

@@ -185,38 +185,55 @@ static bool holds_product(const fx_value *v)
     return false;
 }
 
-/* May op's result v be computed where this reader needs it? */
-static bool reader_fits(const fx_value *v, const fx_op *op, const fx_op *reader)
+/* Why op's result v can't be computed where this reader needs it; NULL: it can. */
+static const char *reader_objects(const fx_value *v, const fx_op *op, const fx_op *reader)
 {
-    const fx_type *y = &reader->out[0].type;
+    const fx_type *y = reader->n_out ? &reader->out[0].type : NULL;
     fx_op_kind kind = fx_op_rows[op->code].kind;
+    bool by_element = fx_lower_by_element(reader->code);
 
     if (!fx_at_of(reader->code))
-        return false;
+        return reader->code == FX_OP_OUTPUT ? "a result of the graph" : "its reader has a kernel of its own";
     if (moves_only(op->code))
-        return true;
+        return NULL;
     if (fx_op_rows[reader->code].kind == FX_KIND_CONTRACT || reader->code == FX_OP_AVG_POOL2D || reader->code == FX_OP_MAX_POOL2D)
-        return false;
-    if (holds_product(v) && kind != FX_KIND_CONTRACT && !fx_lower_by_element(reader->code))
-        return false;                    /* a sum would be formed for each time that it is read */
+        return "its reader would compute it again and again";
+    if (holds_product(v) && kind != FX_KIND_CONTRACT && !by_element)
+        return "a sum would be formed for each time that it is read";
     if (kind == FX_KIND_CONTRACT)
-        return fx_lower_by_element(reader->code) && same_shape(&v->type, y, false);
+        return by_element && same_shape(&v->type, y, false) ? NULL : "its reader isn't element by element";
     if (kind == FX_KIND_ROW)
-        return fx_lower_by_element(reader->code) && is_rowwise(op) && same_shape(&v->type, y, true);
-    if (fx_lower_by_element(reader->code))
-        return same_shape(&v->type, y, true) || v->type.rank == 0;
-    return true;
+        return by_element && is_rowwise(op) && same_shape(&v->type, y, true) ? NULL : "its reader goes along other rows";
+    if (by_element)
+        return same_shape(&v->type, y, true) || v->type.rank == 0 ? NULL : "its reader repeats it";
+    return NULL;
 }
 
-static bool must_keep(fx_lower *l, const fx_op *op, const fx_value *v)
+/* Why v is kept; NULL: it isn't. */
+static const char *must_keep(fx_lower *l, const fx_op *op, const fx_value *v)
 {
-    if (!fx_at_of(op->code) || l->unfused)
-        return true;
+    if (!fx_at_of(op->code))
+        return "it has a kernel of its own, or comes from outside";
+    if (l->unfused)
+        return "nothing is fused";
     for (const fx_use *u = v->uses; u; u = u->next) {
-        if (!reader_fits(v, op, u->user))
-            return true;
+        const char *why = reader_objects(v, op, u->user);
+
+        if (why)
+            return why;
     }
-    return !moves_only(op->code) && times_read(l, v) > 1;
+    return !moves_only(op->code) && times_read(l, v) > 1 ? "it is read by several" : NULL;
+}
+
+static bool note_reason(fx_lower *l, const fx_value *v, const char *why)
+{
+    const fx_value **key = l->explain ? FX_ARENA_NEW(l->arena, const fx_value *) : NULL;
+
+    if (!l->explain)
+        return true;
+    if (key)
+        *key = v;
+    return key && fx_map_put(&l->reasons, key_of(key), (uint64_t)(uintptr_t)why);
 }
 
 fx_status fx_lower_choose(fx_lower *l, const fx_block *b)
@@ -225,8 +242,9 @@ fx_status fx_lower_choose(fx_lower *l, const fx_block *b)
         for (int i = 0; i < op->n_regions; i++)
             FX_TRY(fx_lower_choose(l, op->regions[i]->first));
         for (int i = 0; i < op->n_out; i++) {
-            if (op->out[i].uses && op->out[i].type.dtype != FX_CHAIN && must_keep(l, op, &op->out[i]) &&
-                !fx_lower_keep(l, &op->out[i], 0))
+            const char *why = op->out[i].uses && op->out[i].type.dtype != FX_CHAIN ? must_keep(l, op, &op->out[i]) : NULL;
+
+            if (why && (!fx_lower_keep(l, &op->out[i], 0) || !note_reason(l, &op->out[i], why)))
                 return no_memory(l);
         }
     }
@@ -860,24 +878,68 @@ static fx_status make_plan(fx_lower *l, fx_kplan **out)
     return l->no_memory ? no_memory(l) : FORNAX_OK;
 }
 
+/* ---- For people --------------------------------------------------------------------------------------------------------- */
+
+static void explain_block(fx_lower *l, const fx_block *b, int depth)
+{
+    for (const fx_op *op = b->first; op; op = op->next) {
+        for (int i = 0; i < op->n_out; i++) {
+            const fx_value *v = &op->out[i];
+            uint64_t why = 0;
+            fx_str name = v->name.n ? v->name : fx_op_label(op);
+
+            if (!v->uses || v->type.dtype == FX_CHAIN)
+                continue;
+            fx_buf_printf(l->explain, "%*s%%%.*s = %s  ", 2 * depth, "", FX_STR_ARG(name), fx_opcode_name(op->code));
+            fx_type_print(&v->type, l->explain);
+            if (fx_map_get(&l->reasons, key_of(&v), &why))
+                fx_buf_printf(l->explain, "    kept: %s\n", (const char *)(uintptr_t)why);
+            else
+                fx_buf_puts(l->explain, "    computed where it is read\n");
+        }
+        for (int i = 0; i < op->n_regions; i++)
+            explain_block(l, op->regions[i]->first, depth + 1);
+    }
+}
+
+static void explain_launches(fx_lower *l)
+{
+    static const char *const kinds[] = { [FX_KLAUNCH_KERNEL] = "kernel", [FX_KLAUNCH_COND] = "choice", [FX_KLAUNCH_WHILE] = "loop",
+                                         [FX_KLAUNCH_CUSTOM] = "kernel of a package" };
+
+    for (size_t i = 0; i < l->launches.n; i++) {
+        const fx_klaunch *n = &l->launches.at[i];
+        fx_str name = n->kind == FX_KLAUNCH_KERNEL ? l->kernels.at[n->kernel]->name
+                      : n->kind == FX_KLAUNCH_CUSTOM ? l->customs.at[n->kernel].kernel : FX_STR("");
+
+        fx_buf_printf(l->explain, "launch %zu: %s %.*s, for %%%.*s\n", i + 1, kinds[n->kind], FX_STR_ARG(name), FX_STR_ARG(n->origin));
+    }
+}
+
 static fx_status lower_graph(fx_lower *l, fx_kplan **out)
 {
     FX_TRY(fx_lower_choose(l, fx_graph_body(l->g)));
+    if (l->explain)
+        explain_block(l, fx_graph_body(l->g), 0);
     FX_TRY(fx_lower_block(l, fx_graph_body(l->g)));
+    if (l->explain)
+        explain_launches(l);
     return make_plan(l, out);
 }
 
 fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, const fx_lower_options *o, fx_kplan **out, fx_error *err)
 {
-    fx_lower l = { .g = g, .lanes = o->lanes, .unfused = o->unfused, .arena = arena, .mem = arena->mem, .err = err, .m = fx_kir_module_new(arena) };
+    fx_lower l = { .g = g, .lanes = o->lanes, .unfused = o->unfused, .explain = o->explain, .arena = arena, .mem = arena->mem, .err = err, .m = fx_kir_module_new(arena) };
     fx_status st;
 
     *out = NULL;
     fx_map_init(&l.kept, l.mem);
     fx_map_init(&l.texts, l.mem);
+    fx_map_init(&l.reasons, l.mem);
     st = l.m ? lower_graph(&l, out) : no_memory(&l);
     fx_map_done(&l.kept);
     fx_map_done(&l.texts);
+    fx_map_done(&l.reasons);
     FX_VEC_FREE(&l.dims, l.mem);
     FX_VEC_FREE(&l.sizes, l.mem);
     FX_VEC_FREE(&l.steps, l.mem);

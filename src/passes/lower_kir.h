@@ -16,6 +16,7 @@
 typedef struct fx_lower_options {
     int lanes;                   /* of f32 in the machine's vectors: shapes tiles; 0, 1: no tiles */
     bool unfused;                /* every value is kept, a kernel for each op */
+    fx_buf *explain;             /* gets a line for each value and each launch, for people; NULL: nobody asks */
 } fx_lower_options;
 
 /* The plan of g in 'arena'; nothing of it points into the graph.  Options change no bits.  Ops that need a model's state, or have no form in

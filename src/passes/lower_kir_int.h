@@ -11,6 +11,8 @@ struct fx_lower {
     const fx_graph *g;
     int lanes;                   /* of f32 in a vector of the machine */
     bool unfused;
+    fx_buf *explain;
+    fx_map reasons;              /* if explained: value to why it is kept, a text */
     fx_arena *arena;             /* of the plan */
     const fx_mem *mem;
     fx_error *err;

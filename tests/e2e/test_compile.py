@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FORNAX
+from conftest import FORNAX, TINY
 
 GRAPH = """
 graph @twice {
@@ -73,6 +73,23 @@ def test_artifact(graph, tmp_path):
         status, out, err = compile_it(graph, "-o", path)
         assert status == 0 and not out and not err
     assert one.read_bytes() == two.read_bytes()
+
+
+def test_explain(graph):
+    p = subprocess.run([FORNAX, "explain", graph], capture_output=True, text=True, timeout=60)
+    lines = p.stdout.splitlines()
+    assert p.returncode == 0 and lines[0] == "graph @twice", p.stderr
+    at = lines.index("graph @main")
+    assert "%h = matmul  f32[n,32]    computed where it is read" in lines[at:]
+    assert "%y = relu  f32[n,32]    kept: a sum would be formed for each time that it is read" in lines[at:]
+    assert "%s = softmax  f32[n,32]    kept: a result of the graph" in lines[at:]
+    assert lines[-2:] == ["launch 1: kernel relu_0, for %y", "launch 2: kernel softmax_1, for %s"]
+    p = subprocess.run([FORNAX, "explain", TINY], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 0 and p.stdout.startswith("graph @step {"), p.stderr
+    passes = dict(re.findall(r"^# pass (\S+): (\d+) rewrites$", p.stdout, re.M))
+    assert int(passes["fuse-gate"]) > 0 and p.stdout.count("graph @step {") == 1 + sum(int(n) > 0 for n in passes.values())
+    p = subprocess.run([FORNAX, "explain", "none.txt"], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 1 and "none.txt" in p.stderr
 
 
 def test_targets():
