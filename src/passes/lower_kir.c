@@ -929,7 +929,8 @@ static fx_status lower_graph(fx_lower *l, fx_kplan **out)
 
 fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, const fx_lower_options *o, fx_kplan **out, fx_error *err)
 {
-    fx_lower l = { .g = g, .lanes = o->lanes, .unfused = o->unfused, .explain = o->explain, .arena = arena, .mem = arena->mem, .err = err, .m = fx_kir_module_new(arena) };
+    fx_lower l = { .g = g, .lanes = o->lanes, .unfused = o->unfused, .explain = o->explain, .arena = arena, .mem = arena->mem, .err = err,
+                   .m = fx_kir_module_new(arena) };
     fx_status st;
 
     *out = NULL;
