@@ -11,6 +11,7 @@
 #include "base/fpmode.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "floatmode.h"
 #include "fxtest.h"
 
 TEST(errors_are_filled_and_cut)
@@ -492,18 +493,19 @@ TEST(levels)
 
 TEST(float_mode_is_set_and_given_back)
 {
-#if defined(__x86_64__)
-    unsigned before = __builtin_ia32_stmxcsr();
+#ifdef FLOATMODE
+    uint64_t before = floatmode_get();
     fx_fpmode old;
     volatile float tiny = 1e-38f, half;
 
-    __builtin_ia32_ldmxcsr(0xFFC0);             /* flush to zero, denormals are zero, toward zero */
+    floatmode_set(FLOATMODE_ODD);
     old = fx_fpmode_enter();
     half = tiny * 0.25f;
     CHECK(half != 0);
+    CHECK_EQ_U64(floatmode_get(), FLOATMODE_DEFAULT);
     fx_fpmode_leave(old);
-    CHECK_EQ_U64(__builtin_ia32_stmxcsr(), 0xFFC0);
-    __builtin_ia32_ldmxcsr(before);
+    CHECK_EQ_U64(floatmode_get(), FLOATMODE_ODD);
+    floatmode_set(before);
 #else
     fx_fpmode_leave(fx_fpmode_enter());
 #endif

@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <xmmintrin.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/pool.h"
+#include "floatmode.h"
 #include "fxtest.h"
 
 #define MANY 4096
@@ -260,8 +260,8 @@ static void look(void *user, int64_t t0, int64_t t1, int worker)
     pthread_sigmask(SIG_SETMASK, NULL, &set);
     if (!sigismember(&set, SIGINT) || !sigismember(&set, SIGUSR1))
         atomic_fetch_add(bad, 1);
-#if defined(__x86_64__)
-    if ((_mm_getcsr() & 0xFFC0) != 0x1F80)
+#ifdef FLOATMODE
+    if (floatmode_get() != FLOATMODE_DEFAULT)
         atomic_fetch_add(bad, 100);
 #endif
 }
@@ -271,16 +271,16 @@ TEST(workers_block_signals_and_set_the_mode)
     _Atomic int bad = 0;
     fx_pool *p;
 
-#if defined(__x86_64__)
-    unsigned old = _mm_getcsr();
+#ifdef FLOATMODE
+    uint64_t old = floatmode_get();
 
-    _mm_setcsr(old | 0x8040);           /* threads inherit the creator's mode */
+    floatmode_set(FLOATMODE_ODD);       /* threads inherit the creator's mode */
 #endif
     p = new_pool(3);
     fx_pool_run(p, look, &bad, 50, 1);
     CHECK_EQ_I64(bad, 0);
-#if defined(__x86_64__)
-    _mm_setcsr(old);
+#ifdef FLOATMODE
+    floatmode_set(old);
 #endif
     fx_pool_free(p);
 }
