@@ -7,6 +7,7 @@ set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(FORNAX_CROSS_CC aarch64-linux-gnu-gcc CACHE STRING "the compiler: aarch64-linux-gnu-gcc, or a clang")
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES FORNAX_CROSS_CC)
 
+set(FORNAX_LLVM OFF CACHE STRING "no code generator: LLVM would be this machine's")
 set(CMAKE_SYSROOT ${CMAKE_CURRENT_LIST_DIR}/../.cache/cross/aarch64)
 set(CMAKE_C_COMPILER ${FORNAX_CROSS_CC})
 if(FORNAX_CROSS_CC MATCHES "clang")

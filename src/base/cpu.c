@@ -1,6 +1,7 @@
 /* cpu.c - CPUID and XGETBV by hand, as compilers disagree on which names
  * __builtin_cpu_supports knows. A feature counts only if the operating system
- * saves the registers it needs. */
+ * saves the registers it needs. On aarch64 the system is asked, as its programs
+ * can't read the processor's own registers. */
 #include "base/cpu.h"
 
 const char *fx_cpu_level_name(fx_cpu_level l)
@@ -35,7 +36,7 @@ static bool bf16_pays(void)
 
 fx_cpu fx_cpu_detect(void)
 {
-    fx_cpu cpu = { FX_CPU_SCALAR, false, false, false };
+    fx_cpu cpu = { .level = FX_CPU_SCALAR };
     uint32_t a, b1, c1, d, b7 = 0, c7 = 0, a71 = 0, b, c, d7 = 0;
     uint64_t saved;
     bool ymm, zmm;
@@ -64,17 +65,23 @@ fx_cpu fx_cpu_detect(void)
 }
 
 #elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 
 fx_cpu fx_cpu_detect(void)
 {
-    return (fx_cpu){ FX_CPU_NEON, false, false, false };        /* part of the base architecture */
+    fx_cpu cpu = { .level = FX_CPU_NEON };
+
+    cpu.dotprod = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+    cpu.i8mm = (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
+    return cpu;
 }
 
 #else
 
 fx_cpu fx_cpu_detect(void)
 {
-    return (fx_cpu){ FX_CPU_SCALAR, false, false, false };
+    return (fx_cpu){ .level = FX_CPU_SCALAR };
 }
 
 #endif
@@ -102,6 +109,8 @@ fx_status fx_cpu_choose(fx_cpu *out, const char *name, fx_error *err)
         out->avx_vnni = best.avx_vnni && l != FX_CPU_SCALAR;
         out->avx512_bf16 = best.avx512_bf16 && l == FX_CPU_AVX512;
         out->bf16_fast = best.bf16_fast && l == FX_CPU_AVX512;
+        out->dotprod = best.dotprod && l == FX_CPU_NEON;
+        out->i8mm = best.i8mm && l == FX_CPU_NEON;
         return FORNAX_OK;
     }
     return fx_fail_param(err, FORNAX_EARG, "cpu",

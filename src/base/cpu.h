@@ -12,7 +12,7 @@ typedef enum fx_cpu_level {
     FX_CPU_SCALAR = 0,
     FX_CPU_AVX2,        /* AVX2, FMA, F16C, BMI2 */
     FX_CPU_AVX512,      /* F, BW, DQ, VL, VNNI */
-    FX_CPU_NEON,        /* aarch64 */
+    FX_CPU_NEON,        /* aarch64: what every processor of it has */
     FX_CPU_LEVELS
 } fx_cpu_level;
 
@@ -21,6 +21,7 @@ typedef struct fx_cpu {
     bool avx_vnni;          /* VEX-encoded vpdpbusd, usable at level AVX2 (same integers) */
     bool avx512_bf16;       /* vdpbf16ps exists */
     bool bf16_fast;         /* ... and pays on this microarchitecture */
+    bool dotprod, i8mm;     /* sdot and smmla, usable at level NEON (same integers) */
 } fx_cpu;
 
 fx_cpu fx_cpu_detect(void);                        /* the best this machine has */

@@ -19,9 +19,10 @@ typedef void (*loop_fn)(const uint8_t *p, size_t bytes);
 
 /* ---- Loops ---- */
 
+#define TWELVE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+
 #if defined(__x86_64__)
 
-#define TWELVE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define CLOBBERS                                                                                        \
     "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", \
         "xmm14"
@@ -56,6 +57,25 @@ __attribute__((target("avx2"))) static void read_avx2(const uint8_t *p, size_t b
     __asm__ volatile("vzeroupper");
 }
 
+#elif defined(__aarch64__)
+
+#define MULTIPLY(name, isa, op)                                                                         \
+    static void name(const uint8_t *p, size_t bytes)                                                    \
+    {                                                                                                   \
+        (void)p, (void)bytes;                                                                           \
+        for (long i = 0; i < STEPS; i++)                                                                \
+            __asm__ volatile(isa TWELVE(op)::: "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", \
+                             "v14");                                                                    \
+    }
+#define F32_NEON(n) "fmla v" #n ".4s, v12.4s, v13.4s\n"
+#define INT8_NEON(n) "smull v14.8h, v12.8b, v13.8b\nsmlal2 v14.8h, v12.16b, v13.16b\nsadalp v" #n ".4s, v14.8h\n"
+#define INT8_DOT(n) "sdot v" #n ".4s, v12.16b, v13.16b\n"
+#define INT8_MM(n) "smmla v" #n ".4s, v12.16b, v13.16b\n"
+MULTIPLY(f32_neon, "", F32_NEON)
+MULTIPLY(int8_neon, "", INT8_NEON)
+MULTIPLY(int8_dot, ".arch armv8.2-a+dotprod\n", INT8_DOT)
+MULTIPLY(int8_mm, ".arch armv8.2-a+i8mm\n", INT8_MM)
+
 #endif
 
 static void read_plain(const uint8_t *p, size_t bytes)
@@ -86,6 +106,10 @@ static loops loops_of(const fx_cpu *cpu)
         l = (loops){ read_avx2, int8_vex, NULL, f32_ymm, 64, 0, 16 };
     else if (cpu->level == FX_CPU_AVX2)
         l = (loops){ read_avx2, int8_avx2, NULL, f32_ymm, 64, 0, 16 };
+#elif defined(__aarch64__)
+    if (cpu->level == FX_CPU_NEON)
+        l = (loops){ read_plain, cpu->i8mm ? int8_mm : cpu->dotprod ? int8_dot : int8_neon, NULL, f32_neon,
+                     cpu->i8mm ? 64 : 32, 0, 8 };
 #else
     (void)cpu;
 #endif

@@ -42,6 +42,9 @@ fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu)
         return fx_epilogue_store_avx512;
     if (cpu->level == FX_CPU_AVX2)
         return fx_epilogue_store_avx2;
+#elif defined(__aarch64__)
+    if (cpu->level == FX_CPU_NEON)
+        return fx_epilogue_store_neon;
 #endif
     (void)cpu;
     return fx_epilogue_store;

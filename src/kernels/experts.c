@@ -200,6 +200,8 @@ SLOTS(slots_ref, fx_q8_put_row)
 #if defined(__x86_64__)
 SLOTS(slots_avx2, fx_q8_put_row_avx2)
 SLOTS(slots_avx512, fx_q8_put_row_avx512)
+#elif defined(__aarch64__)
+SLOTS(slots_neon, fx_q8_put_row_neon)
 #endif
 
 /* ---- Products: a task is a tile of an expert in use ------------------------------------------- */
@@ -348,6 +350,8 @@ static const fx_kernel rows[] = {
 #if defined(__x86_64__)
     { FX_K_SLOTS, FX_CPU_AVX2, "slots_avx2", slots_tasks, slots_avx2, NULL },
     { FX_K_SLOTS, FX_CPU_AVX512, "slots_avx512", slots_tasks, slots_avx512, NULL },
+#elif defined(__aarch64__)
+    { FX_K_SLOTS, FX_CPU_NEON, "slots_neon", slots_tasks, slots_neon, NULL },
 #endif
     { FX_K_EXPERT_MATMUL, FX_CPU_SCALAR, "expert_matmul", matmul_tasks, matmul, matmul_scratch },
     { FX_K_GLU, FX_CPU_SCALAR, "glu_ref", glu_tasks, glu, NULL },

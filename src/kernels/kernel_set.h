@@ -18,5 +18,6 @@ extern const fx_kernel_set fx_kernels_quant, fx_kernels_quant_avx2, fx_kernels_q
 extern const fx_kernel_set fx_kernels_ref_scan, fx_kernels_scan_avx2, fx_kernels_scan_avx512;
 extern const fx_kernel_set fx_kernels_rowops_avx2, fx_kernels_attend_avx2;
 extern const fx_kernel_set fx_kernels_rowops_avx512, fx_kernels_attend_avx512;
+extern const fx_kernel_set fx_kernels_rowops_neon, fx_kernels_attend_neon, fx_kernels_scan_neon, fx_kernels_quant_neon;
 
 #endif

@@ -19,11 +19,17 @@ static const fx_kernel_set *const sets[] = {
     &fx_kernels_attend_avx512,
     &fx_kernels_scan_avx2,
     &fx_kernels_scan_avx512,
+#elif defined(__aarch64__)
+    &fx_kernels_rowops_neon,
+    &fx_kernels_attend_neon,
+    &fx_kernels_scan_neon,
 #endif
     &fx_kernels_quant,
 #if defined(__x86_64__)
     &fx_kernels_quant_avx2,
     &fx_kernels_quant_avx512,
+#elif defined(__aarch64__)
+    &fx_kernels_quant_neon,
 #endif
 };
 

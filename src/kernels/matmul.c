@@ -10,6 +10,11 @@ static const fx_matmul_set *const sets[] = {
     &fx_matmul_quant_avx2,
     &fx_matmul_quant_avx512,
     &fx_matmul_bf16_avx512bf16,
+#elif defined(__aarch64__)
+    &fx_matmul_plain_neon,
+    &fx_matmul_quant_neoni8mm,       /* the best of one level first here as well */
+    &fx_matmul_quant_neondot,
+    &fx_matmul_quant_neon,
 #endif
 };
 

@@ -18,7 +18,7 @@
 
 typedef uint32_t word;
 
-SIMD __m128 four_words(const float *x, int64_t i)
+SIMD v4 four_words(const float *x, int64_t i)
 {
     return _mm_castsi128_ps((__m128i)_mm256_cvtneps_pbh(_mm256_loadu_ps(x + 2 * i)));
 }
@@ -36,7 +36,7 @@ static const word *one_row(const fx_matmul_args *a, void *scratch)
     int64_t i = 0;
 
     for (; (i + 4) * WORD_K <= a->k; i += 4)
-        _mm_storeu_ps((float *)out + i, four_words(a->x.p, i));
+        v4_store((float *)out + i, four_words(a->x.p, i));
     for (; i * WORD_K < a->k; i++)
         out[i] = word_at(a->x.p, i, a->k);
     return out;

@@ -5,7 +5,6 @@
 #define LEVEL FX_CPU_AVX2
 #define NAMED(op) op "_avx2"
 #define SET fx_matmul_plain_avx2
-#define PANEL 6
 
 SIMD vf load_bf16_even(const uint8_t *p)
 {
@@ -17,10 +16,4 @@ SIMD vf load_bf16_odd(const uint8_t *p)
         _mm256_and_si256(_mm256_loadu_si256((const void *)p), _mm256_set1_epi32((int)0xffff0000)));
 }
 
-/* A tile is two vectors, so there is no single one. */
-#define MICROS(T, t)                                                                                   \
-    MICRO(T, t, 2, 1) MICRO(T, t, 2, 2) MICRO(T, t, 2, 3) MICRO(T, t, 2, 4) MICRO(T, t, 2, 5)          \
-    MICRO(T, t, 2, 6) MICRO(T, t, 4, 1)
-#define SINGLES(t) { NULL }
-#define PAIRS(t) { NULL, t##_2_1, t##_2_2, t##_2_3, t##_2_4, t##_2_5, t##_2_6 }
 #include "kernels/matmul_plain_simd.def"

@@ -11,6 +11,7 @@ typedef struct fx_matmul_set {
 
 extern const fx_matmul_set fx_matmul_ref;
 extern const fx_matmul_set fx_matmul_plain_avx2, fx_matmul_plain_avx512, fx_matmul_bf16_avx512bf16;
+extern const fx_matmul_set fx_matmul_plain_neon, fx_matmul_quant_neon, fx_matmul_quant_neondot, fx_matmul_quant_neoni8mm;
 extern const fx_matmul_set fx_matmul_quant_avx2, fx_matmul_quant_avxvnni, fx_matmul_quant_avx512;
 
 #endif

@@ -39,19 +39,6 @@ static void quantize(fx_q8_block *b, const float *x)
     }
 }
 
-void fx_q8_put_row(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x)
-{
-    fx_q8_panel at = fx_q8_panel_of_row(n_rows, row);
-    uint32_t *p = fx_q8_panel_words(q8, at.row0) + (row - at.row0);
-
-    for (int64_t b = 0; b < q8->k / 32; b++, p += FX_Q8_WORDS * at.width) {
-        fx_q8_block block;
-
-        quantize(&block, x + b * 32);
-        fx_q8_put_block(p, at.width, &block);
-    }
-}
-
 int64_t fx_q8_tasks(const void *quant_args) { return fx_q8_panels(((const fx_quant_args *)quant_args)->n_rows); }
 
 void fx_q8_run(const fx_quant_args *a, int64_t t0, int64_t t1, fx_q8_put_fn put)
@@ -64,13 +51,8 @@ void fx_q8_run(const fx_quant_args *a, int64_t t0, int64_t t1, fx_q8_put_fn put)
     }
 }
 
-static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
-{
-    (void)scratch;
-    fx_q8_run(args, t0, t1, fx_q8_put_row);
-}
-
-static const fx_kernel rows[] = {
-    { FX_K_QUANT, FX_CPU_SCALAR, "quant_ref", fx_q8_tasks, run, NULL },
-};
-const fx_kernel_set fx_kernels_quant = { rows, FX_COUNT(rows) };
+#define PUT fx_q8_put_row
+#define LEVEL FX_CPU_SCALAR
+#define NAMED(op) op "_ref"
+#define SET fx_kernels_quant
+#include "kernels/quant_rows.def"

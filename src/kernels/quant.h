@@ -31,6 +31,7 @@
 void fx_q8_put_row(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
 void fx_q8_put_row_avx2(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
 void fx_q8_put_row_avx512(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
+void fx_q8_put_row_neon(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
 
 /* FX_K_QUANT with a level's put; a task is a panel. */
 typedef void (*fx_q8_put_fn)(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);

@@ -22,26 +22,8 @@ static void quantize(fx_q8_block *b, const float *x)
     b->sum = b->sum16 + _mm512_reduce_add_epi32(q1);
 }
 
-void fx_q8_put_row_avx512(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x)
-{
-    fx_q8_panel at = fx_q8_panel_of_row(n_rows, row);
-    uint32_t *p = fx_q8_panel_words(q8, at.row0) + (row - at.row0);
-
-    for (int64_t b = 0; b < q8->k / 32; b++, p += FX_Q8_WORDS * at.width) {
-        fx_q8_block block;
-
-        quantize(&block, x + b * 32);
-        fx_q8_put_block(p, at.width, &block);
-    }
-}
-
-static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
-{
-    (void)scratch;
-    fx_q8_run(args, t0, t1, fx_q8_put_row_avx512);
-}
-
-static const fx_kernel rows[] = {
-    { FX_K_QUANT, FX_CPU_AVX512, "quant_avx512", fx_q8_tasks, run, NULL },
-};
-const fx_kernel_set fx_kernels_quant_avx512 = { rows, FX_COUNT(rows) };
+#define PUT fx_q8_put_row_avx512
+#define LEVEL FX_CPU_AVX512
+#define NAMED(op) op "_avx512"
+#define SET fx_kernels_quant_avx512
+#include "kernels/quant_rows.def"

@@ -388,14 +388,12 @@ static void check_epilogue(fx_epilogue_fn fn, int64_t n, bool with_bias, bool wi
 
 TEST(epilogues_scale_then_add_bias_then_residual)
 {
-    static const fx_cpu_level levels[] = { FX_CPU_SCALAR, FX_CPU_AVX2, FX_CPU_AVX512 };
-    fx_cpu best = fx_cpu_detect();
+    fx_error err = { 0 };
+    fx_cpu cpu;
 
-    for (size_t l = 0; l < FX_COUNT(levels); l++) {
-        fx_cpu cpu = { .level = levels[l] };
-
-        if (levels[l] > best.level || (best.level == FX_CPU_NEON && l > 0))
-            continue;
+    for (int l = 0; l < FX_CPU_LEVELS; l++) {
+        if (fx_cpu_choose(&cpu, fx_cpu_level_name((fx_cpu_level)l), &err) != FORNAX_OK)
+            continue;                    /* not of this machine */
         for (int64_t n = 1; n <= 16; n++)
             for (int flags = 0; flags < 4; flags++)
                 check_epilogue(fx_epilogue_find(&cpu), n, flags & 1, flags & 2);
@@ -430,7 +428,7 @@ TEST(find_takes_whole_blocks_only)
 /* Only where the instruction pays are activations rounded to bf16, and only beside bf16 weights. */
 TEST(activations_are_a_choice_of_weights_and_processor)
 {
-    fx_cpu slow = { .level = FX_CPU_AVX512, .avx512_bf16 = true }, fast = { FX_CPU_AVX512, false, true, true };
+    fx_cpu slow = { .level = FX_CPU_AVX512, .avx512_bf16 = true }, fast = { .level = FX_CPU_AVX512, .avx512_bf16 = true, .bf16_fast = true };
 
     CHECK(fx_matmul_act(FX_BF16, false, &slow) == FX_ACT_F32);
     CHECK(fx_matmul_act(FX_BF16, false, &fast) == FX_ACT_BF16);
@@ -500,14 +498,17 @@ TEST(quantized_rows_are_the_same_at_all_levels)
 #if defined(__x86_64__)
         { fx_q8_put_row_avx2, FX_CPU_AVX2 },
         { fx_q8_put_row_avx512, FX_CPU_AVX512 },
+#elif defined(__aarch64__)
+        { fx_q8_put_row_neon, FX_CPU_NEON },
 #endif
     };
-    fx_cpu cpu = fx_cpu_detect();
+    fx_error err = { 0 };
+    fx_cpu cpu;
     float x[1 + 320];
 
     for (size_t i = 0; i < FX_COUNT(puts); i++) {
-        if (puts[i].level != FX_CPU_SCALAR && !(cpu.level == puts[i].level || cpu.level == FX_CPU_AVX512))
-            continue;
+        if (fx_cpu_choose(&cpu, fx_cpu_level_name(puts[i].level), &err) != FORNAX_OK)
+            continue;                    /* not of this machine */
         for (size_t h = 0; h < FX_COUNT(hard_rows); h++) {
             for (int j = 0; j < 320; j++)
                 x[1 + j] = hard_rows[h][j % 4];

@@ -483,9 +483,9 @@ TEST(levels)
     fx_error err = { 0 };
 
     CHECK_OK(fx_cpu_choose(&got, "scalar", &err), err);
-    CHECK(got.level == FX_CPU_SCALAR && !got.avx_vnni && !got.avx512_bf16 && !got.bf16_fast);
+    CHECK(got.level == FX_CPU_SCALAR && !got.avx_vnni && !got.avx512_bf16 && !got.bf16_fast && !got.dotprod && !got.i8mm);
     CHECK_OK(fx_cpu_choose(&got, fx_cpu_level_name(best.level), &err), err);
-    CHECK(got.level == best.level && got.bf16_fast == best.bf16_fast);
+    CHECK(got.level == best.level && got.bf16_fast == best.bf16_fast && got.i8mm == best.i8mm);
     CHECK_EQ_I64(fx_cpu_choose(&got, "sse9", &err), FORNAX_EARG);
     CHECK_STR(err.param, "cpu");
     CHECK_EQ_I64(fx_cpu_choose(&got, best.level == FX_CPU_NEON ? "avx2" : "neon", &err), FORNAX_EUNSUP);
