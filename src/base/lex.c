@@ -7,7 +7,7 @@
 
 bool fx_lex_fault(fx_lex *l, size_t at, const char *fmt, ...)
 {
-    char text[300];
+    char text[460];
     va_list ap;
 
     if (l->st == FORNAX_OK) {
@@ -30,15 +30,13 @@ static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 static bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '.'; }
 
-static char peek(const fx_lex *l, size_t k) { return l->i + k < l->text.n ? l->text.p[l->i + k] : 0; }
-
 /* Over blanks and comments; whether a line began. */
 static bool skip_blanks(fx_lex *l)
 {
     bool first = l->i == 0, comment = false;
 
     for (; l->i < l->text.n; l->i++) {
-        char c = peek(l, 0);
+        char c = fx_lex_peek(l, 0);
 
         if (c == '\n') {
             first = true;
@@ -58,15 +56,30 @@ static size_t number_length(const fx_lex *l)
 {
     size_t n = 0;
 
-    while (is_word(peek(l, n)) || ((peek(l, n) == '+' || peek(l, n) == '-') && (peek(l, n - 1) | 32) == 'e'))
+    while (is_word(fx_lex_peek(l, n)) || ((fx_lex_peek(l, n) == '+' || fx_lex_peek(l, n) == '-') && (fx_lex_peek(l, n - 1) | 32) == 'e'))
         n++;
     return n;
+}
+
+static bool next_string(fx_lex *l)
+{
+    size_t n = 1;
+
+    while (fx_lex_peek(l, n) != '"') {
+        if (l->i + n >= l->text.n || fx_lex_peek(l, n) == '\n')
+            return fx_lex_fault(l, l->t.at, "the string doesn't end on its line");
+        n += fx_lex_peek(l, n) == '\\' ? 2 : 1;
+    }
+    l->t.kind = FX_T_STRING;
+    l->t.s = fx_str_n(l->text.p + l->i + 1, n - 1);
+    l->i += n + 1;
+    return true;
 }
 
 bool fx_lex_next(fx_lex *l)
 {
     bool first = skip_blanks(l);
-    char c = peek(l, 0);
+    char c = fx_lex_peek(l, 0);
     size_t n = 1, start = 0;
 
     if (l->st != FORNAX_OK)
@@ -74,16 +87,19 @@ bool fx_lex_next(fx_lex *l)
     l->t = (fx_token){ .kind = FX_T_END, .at = l->i, .line = l->lines + 1, .first = first };
     if (l->i >= l->text.n)
         return true;
-    if (is_letter(c) || (c == '%' && is_word(peek(l, 1)))) {
+    if (is_letter(c) || (c == '%' && is_word(fx_lex_peek(l, 1)))) {
         l->t.kind = c == '%' ? FX_T_VALUE : FX_T_NAME;
         start = c == '%';
-        while (is_word(peek(l, n)))
+        while (is_word(fx_lex_peek(l, n)))
             n++;
     } else if (is_digit(c)) {
         l->t.kind = FX_T_NUMBER;
         n = number_length(l);
-    } else if (c && strchr(l->puncts, c)) {
+    } else if (c && strchr(l->puncts, c) && (c != '/' || fx_lex_peek(l, 1) == '/')) {
+        if (c == '"')
+            return next_string(l);
         l->t.kind = FX_T_PUNCT;
+        n = c == '/' ? 2 : 1;
     } else {
         return fx_lex_fault(l, l->i, "a character that means nothing here");
     }

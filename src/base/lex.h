@@ -1,4 +1,4 @@
-/* lex.h - the words of the text forms that we print and read back (loop IR).
+/* lex.h - the words of the text forms that we print and read back (graphs, loop IR).
  *
  *     fx_lex l = { .file = name, .text = text, .puncts = "=,[](){}:@-", .err = err };
  *     if (!fx_lex_next(&l)) return l.st;
@@ -12,11 +12,11 @@
 
 #include "base/diag.h"
 
-typedef enum fx_token_kind { FX_T_END, FX_T_NAME, FX_T_VALUE, FX_T_NUMBER, FX_T_PUNCT } fx_token_kind;
+typedef enum fx_token_kind { FX_T_END, FX_T_NAME, FX_T_VALUE, FX_T_NUMBER, FX_T_STRING, FX_T_PUNCT } fx_token_kind;
 
 typedef struct fx_token {
     fx_token_kind kind;
-    fx_str s;                    /* VALUE: without its '%' */
+    fx_str s;                    /* VALUE: without its '%'; STRING: without quotes, escapes as they are */
     size_t at;                   /* offset in the text */
     uint32_t line;               /* from 1 */
     bool first;                  /* on its line */
@@ -25,7 +25,7 @@ typedef struct fx_token {
 typedef struct fx_lex {
     const char *file;
     fx_str text;
-    const char *puncts;          /* the characters that are words by themselves */
+    const char *puncts;          /* the characters that are words by themselves; '"': there are strings; '/': it comes twice */
     fx_error *err;
     size_t i;                    /* behind t */
     uint32_t lines;              /* ends of line before i */
@@ -34,6 +34,8 @@ typedef struct fx_lex {
 } fx_lex;
 
 bool fx_lex_next(fx_lex *l);
+/* The k-th character behind the next word; 0 beyond the end. */
+static inline char fx_lex_peek(const fx_lex *l, size_t k) { return l->i + k < l->text.n ? l->text.p[l->i + k] : 0; }
 static inline bool fx_lex_at(const fx_lex *l, const char *punct) { return l->t.kind == FX_T_PUNCT && fx_str_is(l->t.s, punct); }
 static inline bool fx_lex_at_name(const fx_lex *l, const char *name) { return l->t.kind == FX_T_NAME && fx_str_is(l->t.s, name); }
 /* Goes on if the next word is that one; else false, without a fault. */

@@ -15,171 +15,40 @@
  * wrong with an op is reported at its opcode. */
 #include <math.h>
 
-#include "base/diag.h"
+#include "base/lex.h"
 #include "base/text.h"
 #include "graph/graph.h"
 #include "tensor/scalar.h"
-
-typedef enum token_kind {
-    T_END,
-    T_NAME,                      /* letters, digits, '_', '.' */
-    T_VALUE,                     /* %name */
-    T_NUMBER,
-    T_STRING,
-    T_PUNCT
-} token_kind;
-
-typedef struct token {
-    token_kind kind;
-    fx_str s;                    /* VALUE without '%', STRING without quotes */
-    size_t at;
-    bool first;                  /* on its line */
-} token;
 
 #define MAX_DEPTH 16             /* of regions, and of parentheses in a dim */
 #define MAX_ARGS 4096            /* operands of an op */
 
 typedef struct parser {
-    const char *file;
-    fx_str text;
-    size_t i;
-    token t;                     /* the next token */
+    fx_lex lex;
     fx_module *m;
     const fx_mem *mem;
     fx_map values;               /* name to fx_value* */
     fx_block *open[MAX_DEPTH];   /* blocks around the place being read */
     int depth;
-    fx_status st;
-    fx_error *err;
 } parser;
 
-/* ---- Faults and tokens -------------------------------------------------------------------- */
+/* ---- Faults and words --------------------------------------------------------------------- */
 
-static bool fault(parser *p, size_t at, const char *what)
+static bool fault(parser *p, size_t at, const char *what) { return fx_lex_fault(&p->lex, at, "%s", what); }
+static bool fault_here(parser *p, const char *what) { return fault(p, p->lex.t.at, what); }
+static bool no_memory(parser *p) { return fx_lex_no_memory(&p->lex, "a graph"); }
+
+static bool fault_name(parser *p, const fx_token *t, const char *what)
 {
-    if (p->st == FORNAX_OK)
-        p->st = fx_diag(p->err, p->file, p->text, at, "%s", what);
-    return false;
-}
-
-static bool fault_name(parser *p, const token *t, const char *what)
-{
-    if (p->st == FORNAX_OK)
-        p->st = fx_diag(p->err, p->file, p->text, t->at, "%s: %.*s", what, FX_STR_ARG(t->s));
-    return false;
-}
-
-static bool no_memory(parser *p)
-{
-    if (p->st == FORNAX_OK)
-        p->st = fx_nomem(p->err, "a graph");
-    return false;
-}
-
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '.'; }
-
-static char peek(const parser *p, size_t k)
-{
-    return p->i + k < p->text.n ? p->text.p[p->i + k] : 0;
-}
-
-/* Over blanks and comments; whether a line began. */
-static bool skip_blanks(parser *p)
-{
-    bool first = p->i == 0;
-
-    for (;; p->i++) {
-        char c = peek(p, 0);
-
-        if (c == '#') {
-            while (p->i < p->text.n && p->text.p[p->i] != '\n')
-                p->i++;
-            c = peek(p, 0);
-        }
-        if (c == '\n')
-            first = true;
-        else if (c != ' ' && c != '\t' && c != '\r')
-            return first;
-        if (p->i >= p->text.n)
-            return first;
-    }
-}
-
-/* A number: digits, then whatever of letters, digits and '.' may belong to one; signs after an e. */
-static size_t number_length(const parser *p)
-{
-    size_t n = 0;
-
-    while (is_word(peek(p, n)) || ((peek(p, n) == '+' || peek(p, n) == '-') && (peek(p, n - 1) | 32) == 'e'))
-        n++;
-    return n;
-}
-
-static bool next_string(parser *p)
-{
-    size_t n = 1;
-
-    while (peek(p, n) != '"') {
-        if (p->i + n >= p->text.n || peek(p, n) == '\n')
-            return fault(p, p->t.at, "the string doesn't end on its line");
-        n += peek(p, n) == '\\' ? 2 : 1;
-    }
-    p->t.kind = T_STRING;
-    p->t.s = fx_str_n(p->text.p + p->i + 1, n - 1);
-    p->i += n + 1;
-    return true;
-}
-
-/* Reads the next token into p->t; false after a fault. */
-static bool advance(parser *p)
-{
-    bool first = skip_blanks(p);
-    char c = peek(p, 0);
-    size_t n = 1, start = 0;
-
-    if (p->st != FORNAX_OK)
-        return false;
-    p->t = (token){ .kind = T_END, .at = p->i, .first = first };
-    if (p->i >= p->text.n)
-        return true;
-    if (c == '"')
-        return next_string(p);
-    if (is_letter(c) || (c == '%' && is_word(peek(p, 1)))) {
-        p->t.kind = c == '%' ? T_VALUE : T_NAME;
-        start = c == '%';
-        while (is_word(peek(p, n)))
-            n++;
-    } else if (is_digit(c)) {
-        p->t.kind = T_NUMBER;
-        n = number_length(p);
-    } else {
-        p->t.kind = T_PUNCT;
-        if (c == '/' && peek(p, 1) == '/')
-            n = 2;
-        else if (!c || !strchr("=,[](){}:@+-*", c))
-            return fault(p, p->i, "a character that means nothing here");
-    }
-    p->t.s = fx_str_n(p->text.p + p->i + start, n - start);
-    p->i += n;
-    return true;
-}
-
-static bool at_punct(const parser *p, const char *s)
-{
-    return p->t.kind == T_PUNCT && fx_str_is(p->t.s, s);
-}
-
-static bool take(parser *p, const char *s)
-{
-    return at_punct(p, s) && advance(p);
+    return fx_lex_fault(&p->lex, t->at, "%s: %.*s", what, FX_STR_ARG(t->s));
 }
 
 static bool expect(parser *p, const char *s, const char *what)
 {
-    return at_punct(p, s) ? advance(p) : fault(p, p->t.at, what);
+    return fx_lex_at(&p->lex, s) ? fx_lex_next(&p->lex) : fault_here(p, what);
 }
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /* Whether a size could be computed; 'why' if it is the text's fault. */
 static bool dim_made(parser *p, fx_status st, size_t at, const char *why)
@@ -195,28 +64,28 @@ static bool parse_dim(parser *p, fx_dim *out, int depth);
 
 static bool parse_dim_factor(parser *p, fx_dim *out, int depth)
 {
-    size_t at = p->t.at;
+    size_t at = p->lex.t.at;
     int64_t n;
     fx_dim d;
 
     if (depth > MAX_DEPTH)
-        return fault(p, p->t.at, "too deep");
-    if (take(p, "-")) {
+        return fault_here(p, "too deep");
+    if (fx_lex_take(&p->lex, "-")) {
         if (!parse_dim_factor(p, &d, depth + 1))
             return false;
         return dim_made(p, fx_dim_sub(p->m->arena, fx_dim_of(0), d, out), at, "the size is too large");
     }
-    if (take(p, "("))
+    if (fx_lex_take(&p->lex, "("))
         return parse_dim(p, out, depth + 1) && expect(p, ")", "expected )");
-    if (p->t.kind == T_NUMBER) {
-        if (!fx_parse_i64(p->t.s, &n))
-            return fault(p, p->t.at, "expected a whole number");
+    if (p->lex.t.kind == FX_T_NUMBER) {
+        if (!fx_parse_i64(p->lex.t.s, &n))
+            return fault_here(p, "expected a whole number");
         *out = fx_dim_of(n);
-        return advance(p);
+        return fx_lex_next(&p->lex);
     }
-    if (p->t.kind != T_NAME)
-        return fault(p, p->t.at, "expected a size: a number or a name");
-    return dim_made(p, fx_dim_symbol(p->m->arena, p->t.s, out), at, "no name") && advance(p);
+    if (p->lex.t.kind != FX_T_NAME)
+        return fault_here(p, "expected a size: a number or a name");
+    return dim_made(p, fx_dim_symbol(p->m->arena, p->lex.t.s, out), at, "no name") && fx_lex_next(&p->lex);
 }
 
 static bool parse_dim_term(parser *p, fx_dim *out, int depth)
@@ -225,11 +94,11 @@ static bool parse_dim_term(parser *p, fx_dim *out, int depth)
 
     if (!parse_dim_factor(p, out, depth))
         return false;
-    while (at_punct(p, "*") || at_punct(p, "//")) {
-        bool mul = at_punct(p, "*");
-        size_t at = p->t.at;
+    while (fx_lex_at(&p->lex, "*") || fx_lex_at(&p->lex, "//")) {
+        bool mul = fx_lex_at(&p->lex, "*");
+        size_t at = p->lex.t.at;
 
-        if (!advance(p) || !parse_dim_factor(p, &d, depth))
+        if (!fx_lex_next(&p->lex) || !parse_dim_factor(p, &d, depth))
             return false;
         if (!dim_made(p, (mul ? fx_dim_mul : fx_dim_div)(p->m->arena, *out, d, out), at,
                       mul ? "the size is too large" : "divided by zero, or too large"))
@@ -244,11 +113,11 @@ static bool parse_dim(parser *p, fx_dim *out, int depth)
 
     if (!parse_dim_term(p, out, depth))
         return false;
-    while (at_punct(p, "+") || at_punct(p, "-")) {
-        bool add = at_punct(p, "+");
-        size_t at = p->t.at;
+    while (fx_lex_at(&p->lex, "+") || fx_lex_at(&p->lex, "-")) {
+        bool add = fx_lex_at(&p->lex, "+");
+        size_t at = p->lex.t.at;
 
-        if (!advance(p) || !parse_dim_term(p, &d, depth))
+        if (!fx_lex_next(&p->lex) || !parse_dim_term(p, &d, depth))
             return false;
         if (!dim_made(p, (add ? fx_dim_add : fx_dim_sub)(p->m->arena, *out, d, out), at, "the size is too large"))
             return false;
@@ -258,27 +127,27 @@ static bool parse_dim(parser *p, fx_dim *out, int depth)
 
 static bool parse_device(parser *p)
 {
-    if (p->t.kind != T_NAME || !fx_str_is(p->t.s, "cpu"))
-        return fault(p, p->t.at, "expected a device: cpu");
-    return advance(p);
+    if (p->lex.t.kind != FX_T_NAME || !fx_str_is(p->lex.t.s, "cpu"))
+        return fault_here(p, "expected a device: cpu");
+    return fx_lex_next(&p->lex);
 }
 
-/* p->t is the name of a dtype. */
+/* p->lex.t is the name of a dtype. */
 static bool parse_type(parser *p, fx_type *out)
 {
     *out = (fx_type){ .device = FX_DEVICE_CPU };
-    if (p->t.kind == T_NAME && fx_str_is(p->t.s, "buffer")) {
+    if (p->lex.t.kind == FX_T_NAME && fx_str_is(p->lex.t.s, "buffer")) {
         out->buffer = true;
-        if (!advance(p))
+        if (!fx_lex_next(&p->lex))
             return false;
     }
-    if (p->t.kind != T_NAME || !fx_vtype_of_name(&out->dtype, p->t.s))
-        return fault_name(p, &p->t, "expected a type");
-    if (!advance(p))
+    if (p->lex.t.kind != FX_T_NAME || !fx_vtype_of_name(&out->dtype, p->lex.t.s))
+        return fault_name(p, &p->lex.t, "expected a type");
+    if (!fx_lex_next(&p->lex))
         return false;
-    if (take(p, "[")) {
+    if (fx_lex_take(&p->lex, "[")) {
         do {
-            size_t at = p->t.at;
+            size_t at = p->lex.t.at;
 
             if (out->rank >= FX_MAX_RANK)
                 return fault(p, at, "too many axes");
@@ -287,11 +156,11 @@ static bool parse_type(parser *p, fx_type *out)
             if (fx_dim_is_static(out->dim[out->rank]) && out->dim[out->rank].n < 0)
                 return fault(p, at, "a size can't be negative");
             out->rank++;
-        } while (take(p, ","));
+        } while (fx_lex_take(&p->lex, ","));
         if (!expect(p, "]", "expected ] or ,"))
             return false;
     }
-    return !take(p, "@") || parse_device(p);
+    return !fx_lex_take(&p->lex, "@") || parse_device(p);
 }
 
 /* ---- Arguments --------------------------------------------------------------------------------- */
@@ -313,57 +182,57 @@ static fx_value *value_of(parser *p, fx_str name)
 static bool parse_operand(parser *p, arguments *a)
 {
     fx_value *v = NULL;
-    bool seen = p->t.kind != T_VALUE;
+    bool seen = p->lex.t.kind != FX_T_VALUE;
 
-    if (p->t.kind == T_VALUE) {
-        v = value_of(p, p->t.s);
+    if (p->lex.t.kind == FX_T_VALUE) {
+        v = value_of(p, p->lex.t.s);
         if (!v)
-            return fault_name(p, &p->t, "no such value");
+            return fault_name(p, &p->lex.t, "no such value");
         for (int i = 0; i < p->depth; i++)
             seen = seen || p->open[i] == v->block;
         if (!seen)
-            return fault_name(p, &p->t, "a value of a block that is closed");
+            return fault_name(p, &p->lex.t, "a value of a block that is closed");
     }
     if (a->n_attrs)
-        return fault(p, p->t.at, "operands come before attributes");
+        return fault_here(p, "operands come before attributes");
     if (a->in.n >= MAX_ARGS)
-        return fault(p, p->t.at, "too many operands");
+        return fault_here(p, "too many operands");
     if (!FX_VEC_PUSH(&a->in, p->mem, v))
         return no_memory(p);
-    return advance(p);
+    return fx_lex_next(&p->lex);
 }
 
 static bool parse_double(parser *p, double *out)
 {
-    bool minus = at_punct(p, "-");
+    bool minus = fx_lex_at(&p->lex, "-");
 
-    if (minus && !advance(p))
+    if (minus && !fx_lex_next(&p->lex))
         return false;
-    if (p->t.kind == T_NAME && (fx_str_is(p->t.s, "inf") || fx_str_is(p->t.s, "nan")))
-        *out = p->t.s.p[0] == 'i' ? HUGE_VAL : NAN;
-    else if (p->t.kind != T_NUMBER || !fx_parse_double(p->t.s, out))
-        return fault(p, p->t.at, "expected a number");
+    if (p->lex.t.kind == FX_T_NAME && (fx_str_is(p->lex.t.s, "inf") || fx_str_is(p->lex.t.s, "nan")))
+        *out = p->lex.t.s.p[0] == 'i' ? HUGE_VAL : NAN;
+    else if (p->lex.t.kind != FX_T_NUMBER || !fx_parse_double(p->lex.t.s, out))
+        return fault_here(p, "expected a number");
     if (minus)
         *out = -*out;
-    return advance(p);
+    return fx_lex_next(&p->lex);
 }
 
 static bool parse_int(parser *p, int64_t *out)
 {
-    bool minus = at_punct(p, "-");
+    bool minus = fx_lex_at(&p->lex, "-");
 
-    if (minus && !advance(p))
+    if (minus && !fx_lex_next(&p->lex))
         return false;
-    if (p->t.kind != T_NUMBER || !fx_parse_i64(p->t.s, out))
-        return fault(p, p->t.at, "expected a whole number");
+    if (p->lex.t.kind != FX_T_NUMBER || !fx_parse_i64(p->lex.t.s, out))
+        return fault_here(p, "expected a whole number");
     *out = minus ? -*out : *out;
-    return advance(p);
+    return fx_lex_next(&p->lex);
 }
 
 /* One element of a constant of this dtype, into 'at'. */
 static bool parse_element(parser *p, fx_dtype dtype, void *at)
 {
-    size_t where = p->t.at;
+    size_t where = p->lex.t.at;
     uint64_t u;
     int64_t i;
     double x;
@@ -376,9 +245,9 @@ static bool parse_element(parser *p, fx_dtype dtype, void *at)
             return fault(p, where, "a number too large for its type");
         return true;
     }
-    if (dtype == FX_U64 && p->t.kind == T_NUMBER && fx_parse_u64(p->t.s, &u)) {
+    if (dtype == FX_U64 && p->lex.t.kind == FX_T_NUMBER && fx_parse_u64(p->lex.t.s, &u)) {
         memcpy(at, &u, sizeof(u));
-        return advance(p);
+        return fx_lex_next(&p->lex);
     }
     if (!parse_int(p, &i))
         return false;
@@ -392,14 +261,14 @@ static bool parse_data(parser *p, fx_dtype dtype, fx_attr *a)
     size_t each = dtype < FX_CHAIN ? fx_dtype_size(dtype) : 0;
     fx_buf b;
     char item[8];
-    bool ok = each || fault(p, p->t.at, "values come behind their type");
+    bool ok = each || fault_here(p, "values come behind their type");
 
     fx_buf_init(&b, p->mem);
     ok = ok && expect(p, "{", "expected {");
-    while (ok && !at_punct(p, "}")) {
+    while (ok && !fx_lex_at(&p->lex, "}")) {
         ok = parse_element(p, dtype, item);
         fx_buf_add(&b, item, ok ? each : 0);
-        ok = ok && (take(p, ",") || at_punct(p, "}") || fault(p, p->t.at, "expected } or ,"));
+        ok = ok && (fx_lex_take(&p->lex, ",") || fx_lex_at(&p->lex, "}") || fault_here(p, "expected } or ,"));
     }
     ok = ok && expect(p, "}", "expected }");
     a->u.v.dtype = dtype;
@@ -445,7 +314,7 @@ static bool unescape(fx_str s, size_t *i, fx_buf *out)
 
 static bool parse_string(parser *p, fx_attr *a)
 {
-    fx_str s = p->t.s;
+    fx_str s = p->lex.t.s;
     fx_buf b;
     char *copy = NULL;
     bool ok = true;
@@ -455,22 +324,22 @@ static bool parse_string(parser *p, fx_attr *a)
         if (s.p[i] != '\\') {
             fx_buf_putc(&b, s.p[i++]);
         } else if (i++, i >= s.n || !unescape(s, &i, &b)) {
-            ok = fault(p, p->t.at, "an escape that isn't known");
+            ok = fault_here(p, "an escape that isn't known");
         }
     }
     if (ok)
         copy = b.failed ? NULL : fx_arena_strdup(p->m->arena, fx_buf_view(&b).p, b.n);
     a->u.s = fx_str_n(copy, b.n);
     fx_buf_done(&b);
-    return ok && (copy ? advance(p) : no_memory(p));
+    return ok && (copy ? fx_lex_next(&p->lex) : no_memory(p));
 }
 
 static bool parse_bool(parser *p, int64_t *out)
 {
-    *out = fx_str_is(p->t.s, "true");
-    if (p->t.kind != T_NAME || (!*out && !fx_str_is(p->t.s, "false")))
-        return fault(p, p->t.at, "expected true or false");
-    return advance(p);
+    *out = fx_str_is(p->lex.t.s, "true");
+    if (p->lex.t.kind != FX_T_NAME || (!*out && !fx_str_is(p->lex.t.s, "false")))
+        return fault_here(p, "expected true or false");
+    return fx_lex_next(&p->lex);
 }
 
 /* One of the words of the attribute. */
@@ -478,11 +347,11 @@ static bool parse_word(parser *p, fx_attr *a)
 {
     fx_str word;
 
-    for (a->u.i = 0; p->t.kind == T_NAME && (word = fx_attr_word(a->key, a->u.i)).n; a->u.i++) {
-        if (fx_str_eq(word, p->t.s))
-            return advance(p);
+    for (a->u.i = 0; p->lex.t.kind == FX_T_NAME && (word = fx_attr_word(a->key, a->u.i)).n; a->u.i++) {
+        if (fx_str_eq(word, p->lex.t.s))
+            return fx_lex_next(&p->lex);
     }
-    return fault_name(p, &p->t, "no such word for this attribute");
+    return fault_name(p, &p->lex.t, "no such word for this attribute");
 }
 
 static bool parse_param(parser *p, fx_kernel_param *out)
@@ -490,25 +359,25 @@ static bool parse_param(parser *p, fx_kernel_param *out)
     fx_attr s = { .key = FX_A_NAME };
     fx_dtype t;
 
-    if (p->t.kind != T_NAME)
-        return fault(p, p->t.at, "expected the name of a parameter");
-    out->name = p->t.s;
-    if (!advance(p) || !expect(p, "=", "expected ="))
+    if (p->lex.t.kind != FX_T_NAME)
+        return fault_here(p, "expected the name of a parameter");
+    out->name = p->lex.t.s;
+    if (!fx_lex_next(&p->lex) || !expect(p, "=", "expected ="))
         return false;
-    if (p->t.kind == T_STRING) {
+    if (p->lex.t.kind == FX_T_STRING) {
         out->kind = FX_KPARAM_STR;
         if (!parse_string(p, &s))
             return false;
         out->s = s.u.s;
         return true;
     }
-    if (p->t.kind == T_NAME && fx_vtype_of_name(&t, p->t.s)) {
+    if (p->lex.t.kind == FX_T_NAME && fx_vtype_of_name(&t, p->lex.t.s)) {
         out->kind = FX_KPARAM_DTYPE;
         out->i = t;
-        return advance(p);
+        return fx_lex_next(&p->lex);
     }
-    out->kind = p->t.kind == T_NAME ? FX_KPARAM_BOOL : FX_KPARAM_INT;
-    return p->t.kind == T_NAME ? parse_bool(p, &out->i) : parse_int(p, &out->i);
+    out->kind = p->lex.t.kind == FX_T_NAME ? FX_KPARAM_BOOL : FX_KPARAM_INT;
+    return p->lex.t.kind == FX_T_NAME ? parse_bool(p, &out->i) : parse_int(p, &out->i);
 }
 
 /* One item of a list, into the place that 'kind' makes of it. */
@@ -532,11 +401,11 @@ static bool parse_list(parser *p, fx_attr *a)
     bool ok = expect(p, "{", "expected {");
 
     fx_buf_init(&b, p->mem);
-    while (ok && !at_punct(p, "}")) {
+    while (ok && !fx_lex_at(&p->lex, "}")) {
         memset(&item, 0, sizeof(item));
         ok = parse_item(p, kind, &item);
         fx_buf_add(&b, &item, ok ? each : 0);
-        ok = ok && (take(p, ",") || at_punct(p, "}") || fault(p, p->t.at, "expected } or ,"));
+        ok = ok && (fx_lex_take(&p->lex, ",") || fx_lex_at(&p->lex, "}") || fault_here(p, "expected } or ,"));
     }
     ok = ok && expect(p, "}", "expected }");
     a->u.ints.n = (int64_t)(b.n / each);           /* all lists begin alike: where, how many */
@@ -557,7 +426,7 @@ static bool parse_value(parser *p, fx_attr *a)
     case FX_ATTR_DIM: return parse_dim(p, &a->u.dim, 0);
     case FX_ATTR_STR:
         if (a->key != FX_A_NAME)
-            return p->t.kind == T_STRING ? parse_string(p, a) : fault(p, p->t.at, "expected a string");
+            return p->lex.t.kind == FX_T_STRING ? parse_string(p, a) : fault_here(p, "expected a string");
         break;
     case FX_ATTR_DIMS:
     case FX_ATTR_INTS:
@@ -565,11 +434,11 @@ static bool parse_value(parser *p, fx_attr *a)
     case FX_ATTR_PARAMS: return parse_list(p, a);
     default: break;
     }
-    return fault(p, p->t.at, "this attribute is written without its name");
+    return fault_here(p, "this attribute is written without its name");
 }
 
-/* name = value; the name is read, p->t is "=".  Several attributes may share a name: the op's own is meant. */
-static bool parse_named(parser *p, fx_opcode code, const token *name, fx_attr *a)
+/* name = value; the name is read, p->lex.t is "=".  Several attributes may share a name: the op's own is meant. */
+static bool parse_named(parser *p, fx_opcode code, const fx_token *name, fx_attr *a)
 {
     int found = FX_A_COUNT;
 
@@ -580,7 +449,7 @@ static bool parse_named(parser *p, fx_opcode code, const token *name, fx_attr *a
     if (found == FX_A_COUNT)
         return fault_name(p, name, "no such attribute");
     a->key = (fx_attr_key)found;
-    return advance(p) && parse_value(p, a);
+    return fx_lex_next(&p->lex) && parse_value(p, a);
 }
 
 /* The dtype that the op's TYPE, read before, gives to its data. */
@@ -596,23 +465,23 @@ static fx_dtype data_dtype(const arguments *a)
 static bool parse_attr(parser *p, fx_opcode code, arguments *a)
 {
     fx_attr *at = &a->attrs[a->n_attrs];
-    token name = p->t;
+    fx_token name = p->lex.t;
 
     if (a->n_attrs >= FX_A_COUNT)
-        return fault(p, p->t.at, "too many attributes");
+        return fault_here(p, "too many attributes");
     a->n_attrs++;
-    if (at_punct(p, "{")) {
+    if (fx_lex_at(&p->lex, "{")) {
         at->key = FX_A_VALUES;
         return parse_data(p, data_dtype(a), at);
     }
-    if (p->t.kind == T_STRING) {
+    if (p->lex.t.kind == FX_T_STRING) {
         at->key = FX_A_NAME;
         return parse_string(p, at);
     }
-    if (p->t.kind != T_NAME)
-        return fault(p, p->t.at, "expected an operand or an attribute");
-    if (peek(p, 0) == '=')
-        return advance(p) && parse_named(p, code, &name, at);
+    if (p->lex.t.kind != FX_T_NAME)
+        return fault_here(p, "expected an operand or an attribute");
+    if (fx_lex_peek(&p->lex, 0) == '=')
+        return fx_lex_next(&p->lex) && parse_named(p, code, &name, at);
     if (fx_opcode_has(code, FX_A_DTYPE)) {
         fx_type t;
 
@@ -632,22 +501,22 @@ static bool parse_arguments(parser *p, fx_opcode code, arguments *a)
 {
     bool regions = fx_op_rows[code].flags & FX_OPF_REGIONS;
 
-    if (p->t.kind == T_END || p->t.first || at_punct(p, "}") || (regions && at_punct(p, "{")))
+    if (p->lex.t.kind == FX_T_END || p->lex.t.first || fx_lex_at(&p->lex, "}") || (regions && fx_lex_at(&p->lex, "{")))
         return true;
     do {
-        bool operand = p->t.kind == T_VALUE || (p->t.kind == T_NAME && fx_str_is(p->t.s, "_"));
+        bool operand = p->lex.t.kind == FX_T_VALUE || (p->lex.t.kind == FX_T_NAME && fx_str_is(p->lex.t.s, "_"));
 
         if (!(operand ? parse_operand(p, a) : parse_attr(p, code, a)))
             return false;
-    } while (take(p, ","));
-    return p->st == FORNAX_OK;
+    } while (fx_lex_take(&p->lex, ","));
+    return p->lex.st == FORNAX_OK;
 }
 
 /* ---- Ops ------------------------------------------------------------------------------------------- */
 
 static bool parse_ops(parser *p);
 
-static bool define(parser *p, const token *name, fx_value *v)
+static bool define(parser *p, const fx_token *name, fx_value *v)
 {
     bool hint = false;
 
@@ -671,7 +540,7 @@ static bool define(parser *p, const token *name, fx_value *v)
 
 static fx_region *parse_region(parser *p)
 {
-    token names[MAX_BLOCK_ARGS];
+    fx_token names[MAX_BLOCK_ARGS];
     fx_type types[MAX_BLOCK_ARGS];
     int n = 0;
     fx_point was = p->m->at;
@@ -679,17 +548,17 @@ static fx_region *parse_region(parser *p)
     fx_block *b;
 
     if (p->depth >= MAX_DEPTH)
-        return fault(p, p->t.at, "too deep"), NULL;
+        return fault_here(p, "too deep"), NULL;
     if (!expect(p, "{", "expected {"))
         return NULL;
-    while (p->t.kind == T_VALUE && peek(p, 0) == ':') {
+    while (p->lex.t.kind == FX_T_VALUE && fx_lex_peek(&p->lex, 0) == ':') {
         if (n >= MAX_BLOCK_ARGS)
-            return fault(p, p->t.at, "too many arguments"), NULL;
-        names[n] = p->t;
-        if (!advance(p) || !advance(p) || !parse_type(p, &types[n]))
+            return fault_here(p, "too many arguments"), NULL;
+        names[n] = p->lex.t;
+        if (!fx_lex_next(&p->lex) || !fx_lex_next(&p->lex) || !parse_type(p, &types[n]))
             return NULL;
         n++;
-        if (!take(p, ","))
+        if (!fx_lex_take(&p->lex, ","))
             break;
     }
     b = fx_block_new(p->m, types, n);
@@ -713,7 +582,7 @@ static fx_region *parse_region(parser *p)
 
 /* Makes the op and binds its results. */
 static bool make(parser *p, fx_opcode code, size_t at, const arguments *a, fx_region *const *regions, int n_regions,
-                 const token *results, int n_results)
+                 const fx_token *results, int n_results)
 {
     fx_op *op = fx_op_make(p->m, &(fx_op_init){ .code = code, .in = a->in.at, .n_in = (int)a->in.n, .attrs = a->attrs,
                                                 .n_attrs = a->n_attrs, .regions = regions, .n_regions = n_regions });
@@ -723,12 +592,8 @@ static bool make(parser *p, fx_opcode code, size_t at, const arguments *a, fx_re
             return no_memory(p);
         return fault(p, at, p->m->err.text);
     }
-    if (op->n_out != n_results) {
-        if (p->st == FORNAX_OK)
-            p->st = fx_diag(p->err, p->file, p->text, at, "%s has %d results, %d are named", fx_opcode_name(code),
-                            op->n_out, n_results);
-        return false;
-    }
+    if (op->n_out != n_results)
+        return fx_lex_fault(&p->lex, at, "%s has %d results, %d are named", fx_opcode_name(code), op->n_out, n_results);
     for (int i = 0; i < n_results; i++) {
         if (!define(p, &results[i], &op->out[i]))
             return false;
@@ -738,7 +603,7 @@ static bool make(parser *p, fx_opcode code, size_t at, const arguments *a, fx_re
 
 static bool parse_op(parser *p)
 {
-    token results[MAX_RESULTS];
+    fx_token results[MAX_RESULTS];
     fx_region *regions[4];
     arguments a = { .n_attrs = 0 };
     int n_results = 0, n_regions = 0;
@@ -746,29 +611,29 @@ static bool parse_op(parser *p)
     size_t at;
     bool ok;
 
-    while (p->t.kind == T_VALUE) {
+    while (p->lex.t.kind == FX_T_VALUE) {
         if (n_results >= MAX_RESULTS)
-            return fault(p, p->t.at, "too many results");
-        results[n_results++] = p->t;
-        if (!advance(p))
+            return fault_here(p, "too many results");
+        results[n_results++] = p->lex.t;
+        if (!fx_lex_next(&p->lex))
             return false;
-        if (!take(p, ","))
+        if (!fx_lex_take(&p->lex, ","))
             break;
     }
     if (n_results && !expect(p, "=", "expected ="))
         return false;
-    at = p->t.at;
-    if (p->t.kind != T_NAME || !fx_opcode_of_name(&code, p->t.s))
-        return fault_name(p, &p->t, "no such op");
-    ok = advance(p) && parse_arguments(p, code, &a);
-    while (ok && (fx_op_rows[code].flags & FX_OPF_REGIONS) && at_punct(p, "{")) {
+    at = p->lex.t.at;
+    if (p->lex.t.kind != FX_T_NAME || !fx_opcode_of_name(&code, p->lex.t.s))
+        return fault_name(p, &p->lex.t, "no such op");
+    ok = fx_lex_next(&p->lex) && parse_arguments(p, code, &a);
+    while (ok && (fx_op_rows[code].flags & FX_OPF_REGIONS) && fx_lex_at(&p->lex, "{")) {
         if (n_regions == (int)FX_COUNT(regions))
-            ok = fault(p, p->t.at, "too many regions");
+            ok = fault_here(p, "too many regions");
         else
             ok = (regions[n_regions++] = parse_region(p)) != NULL;
     }
-    if (ok && p->t.kind != T_END && !p->t.first && !at_punct(p, "}"))
-        ok = fault(p, p->t.at, "expected the end of the line");
+    if (ok && p->lex.t.kind != FX_T_END && !p->lex.t.first && !fx_lex_at(&p->lex, "}"))
+        ok = fault_here(p, "expected the end of the line");
     ok = ok && make(p, code, at, &a, regions, n_regions, results, n_results);
     FX_VEC_FREE(&a.in, p->mem);
     return ok;
@@ -776,11 +641,11 @@ static bool parse_op(parser *p)
 
 static bool parse_ops(parser *p)
 {
-    while (p->st == FORNAX_OK && p->t.kind != T_END && !at_punct(p, "}")) {
+    while (p->lex.st == FORNAX_OK && p->lex.t.kind != FX_T_END && !fx_lex_at(&p->lex, "}")) {
         if (!parse_op(p))
             return false;
     }
-    return p->st == FORNAX_OK;
+    return p->lex.st == FORNAX_OK;
 }
 
 /* ---- Graphs ------------------------------------------------------------------------------------------ */
@@ -807,33 +672,33 @@ static bool parse_graph(parser *p, fx_str name, size_t at)
 
 static bool at_word(const parser *p, const char *word)
 {
-    return p->t.kind == T_NAME && fx_str_is(p->t.s, word);
+    return p->lex.t.kind == FX_T_NAME && fx_str_is(p->lex.t.s, word);
 }
 
 static bool parse_library(parser *p)
 {
     fx_attr path = { .key = FX_A_NAME };
 
-    if (!advance(p))
+    if (!fx_lex_next(&p->lex))
         return false;
-    if (p->t.kind != T_STRING)
-        return fault(p, p->t.at, "expected the path of a kernel library");
+    if (p->lex.t.kind != FX_T_STRING)
+        return fault_here(p, "expected the path of a kernel library");
     return parse_string(p, &path) && (fx_module_add_library(p->m, path.u.s) || no_memory(p));
 }
 
 static bool parse_named_graph(parser *p)
 {
     bool subgraph = at_word(p, "subgraph");
-    token name;
+    fx_token name;
 
     if (!subgraph && !at_word(p, "graph"))
-        return fault(p, p->t.at, "expected graph @name {");
-    if (!advance(p) || !expect(p, "@", "expected @name"))
+        return fault_here(p, "expected graph @name {");
+    if (!fx_lex_next(&p->lex) || !expect(p, "@", "expected @name"))
         return false;
-    name = p->t;
-    if (name.kind != T_NAME)
-        return fault(p, p->t.at, "expected a name");
-    if (!advance(p) || !expect(p, "{", "expected {") || !parse_graph(p, name.s, name.at) ||
+    name = p->lex.t;
+    if (name.kind != FX_T_NAME)
+        return fault_here(p, "expected a name");
+    if (!fx_lex_next(&p->lex) || !expect(p, "{", "expected {") || !parse_graph(p, name.s, name.at) ||
         !expect(p, "}", "expected } or an op"))
         return false;
     p->m->last->subgraph = subgraph;
@@ -842,20 +707,20 @@ static bool parse_named_graph(parser *p)
 
 static bool parse_module(parser *p)
 {
-    if (!advance(p))
+    if (!fx_lex_next(&p->lex))
         return false;
     if (!at_word(p, "graph") && !at_word(p, "subgraph") && !at_word(p, "library"))
-        return parse_graph(p, FX_STR("main"), 0) && (p->t.kind == T_END || fault(p, p->t.at, "expected an op"));
-    while (p->st == FORNAX_OK && p->t.kind != T_END) {
+        return parse_graph(p, FX_STR("main"), 0) && (p->lex.t.kind == FX_T_END || fault_here(p, "expected an op"));
+    while (p->lex.st == FORNAX_OK && p->lex.t.kind != FX_T_END) {
         if (!(at_word(p, "library") && !p->m->first ? parse_library(p) : parse_named_graph(p)))
             return false;
     }
-    return p->st == FORNAX_OK;
+    return p->lex.st == FORNAX_OK;
 }
 
 fx_status fx_module_parse(fx_module **out, fx_arena *arena, const char *name, fx_str text, fx_error *err)
 {
-    parser p = { .file = name, .text = text, .mem = arena->mem, .err = err };
+    parser p = { .lex = { .file = name, .text = text, .puncts = "=,[](){}:@+-*/\"", .err = err }, .mem = arena->mem };
     fx_error flaw = { 0 };
 
     *out = NULL;
@@ -863,7 +728,7 @@ fx_status fx_module_parse(fx_module **out, fx_arena *arena, const char *name, fx
     if (!p.m)
         return fx_nomem(err, "a graph");
     if (!parse_module(&p))
-        return p.st == FORNAX_OK ? fx_fail(err, FORNAX_EINTERNAL, "%s: unread", name) : p.st;
+        return p.lex.st == FORNAX_OK ? fx_fail(err, FORNAX_EINTERNAL, "%s: unread", name) : p.lex.st;
     if (fx_module_check(p.m, &flaw) != FORNAX_OK)       /* what isn't seen op by op: forked chains */
         return fx_fail(err, flaw.status == FORNAX_ENOMEM ? FORNAX_ENOMEM : FORNAX_EFORMAT, "%s: %s", name, flaw.text);
     *out = p.m;
