@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "codegen_run.h"
-#include "kir_random.h"
 
 #define NEED_LLVM() do { if (!*FXTEST_LLVM) SKIP("built without LLVM"); } while (0)
 
@@ -63,8 +62,12 @@ static fx_code *code_of(fx_kir_module *m)
 
 /* ---- Ops ------------------------------------------------------------------------------------------- */
 
+static bool everything(void) { return getenv("FXTEST_LONG") != NULL; }
+
 /* Lanes of all kernels of a run, a zero behind them. */
-static const int some_lanes[] = { 1, 8, 32, 0 }, avx2_lanes[] = { 16, 0 };
+static const int all_lanes[] = { 1, 2, 4, 8, 16, 32, 64, 0 }, few_lanes[] = { 1, 16, 0 }, eight[] = { 8, 0 };
+static const int *lanes_of_host(void) { return everything() ? all_lanes : few_lanes; }
+static const int *lanes_elsewhere(void) { return everything() ? all_lanes : eight; }
 
 static void kernel_head(fx_buf *b, int number, const char *in, const char *out)
 {
@@ -155,7 +158,7 @@ static void all_kernels(const char *target, void (*make)(fx_buf *text, fx_dtype 
 TEST(ops_equal_the_interpreters)
 {
     NEED_LLVM();
-    all_kernels("host", ops_text, N_ARITHMETIC, some_lanes);
+    all_kernels("host", ops_text, N_ARITHMETIC, lanes_of_host());
 }
 
 /* ---- Conversions -------------------------------------------------------------------------------------- */
@@ -186,7 +189,7 @@ static void conversions_text(fx_buf *text, fx_dtype from, const int *lanes)
 TEST(conversions_equal_the_interpreters)
 {
     NEED_LLVM();
-    all_kernels("host", conversions_text, FX_COUNT(all_types), some_lanes);
+    all_kernels("host", conversions_text, FX_COUNT(all_types), lanes_of_host());
 }
 
 /* The same for the lower level of x86, where this machine is one. */
@@ -198,8 +201,8 @@ TEST(avx2_equals_the_interpreters)
     NEED_LLVM();
     if (fx_target_named(&t, FX_STR("x86-64-v3"), &err) != FORNAX_OK || !fx_target_runs_here(&t))
         SKIP("no AVX2");
-    all_kernels("x86-64-v3", ops_text, N_ARITHMETIC, avx2_lanes);
-    all_kernels("x86-64-v3", conversions_text, FX_COUNT(all_types), avx2_lanes);
+    all_kernels("x86-64-v3", ops_text, N_ARITHMETIC, lanes_elsewhere());
+    all_kernels("x86-64-v3", conversions_text, FX_COUNT(all_types), lanes_elsewhere());
 }
 
 /* Code for machines that this one isn't can't be run, but must stand alone as well. */
@@ -216,9 +219,9 @@ TEST(arm_objects_stand_alone)
         fx_buf_init(&text, &fx_mem_libc);
         fx_buf_init(&object, &fx_mem_libc);
         if (i < N_ARITHMETIC)
-            ops_text(&text, all_types[i], avx2_lanes);
+            ops_text(&text, all_types[i], lanes_elsewhere());
         else
-            conversions_text(&text, all_types[i], avx2_lanes);
+            conversions_text(&text, all_types[i], lanes_elsewhere());
         m = parse(text.p);
         if (m && fx_codegen_compile(cg, &object, m, &host, &(fx_codegen_options){ .form = FX_CODE_OBJECT }, &err) != FORNAX_OK)
             FXTEST_FAIL("%s", err.text);
@@ -418,67 +421,6 @@ TEST(reductions_equal_the_interpreters)
     teardown();
 }
 
-/* ---- Random kernels ------------------------------------------------------------------------------------------ */
-
-/* Compiles a kernel alone and runs it on data of its own; false: no code. */
-static bool run_compiled(kir_data *d, fx_kir_module *m, uint64_t seed, bool faults)
-{
-    fx_code *code = code_of(m);
-    fx_kir_fault fault = { -1, 0, 0, 0 };
-    fx_code_tasks tasks;
-    fx_code_run run;
-    char name[100];
-
-    if (!code)
-        return false;
-    snprintf(name, sizeof(name), "%.*s_tasks", FX_STR_ARG(m->first->name));
-    tasks = (fx_code_tasks)fx_code_find(code, fx_str_of(name));
-    run = (fx_code_run)fx_code_find(code, m->first->name);
-    kir_data_init(d, m->first, (int64_t[]){ (int64_t)(seed % 7), (int64_t)(seed % 70) }, seed);
-    run(d->args, d->buffers, 0, tasks(d->args), &fault);
-    CHECK((fault.op >= 0) == faults);
-    fx_code_free(code);
-    return true;
-}
-
-/* The kernel interpreted, compiled as it is, and compiled widened. */
-TEST(random_kernels_equal_the_interpreters)
-{
-    NEED_LLVM();
-    for (uint64_t seed = 1; seed <= 100; seed++) {
-        fx_kir_module *m[2];
-        kir_data d[3];
-        fx_kir_interp *x = NULL;
-        fx_kir_fault fault = { -1, 0, 0, 0 };
-        fx_error err = { 0 };
-        fx_kir_launch launch;
-
-        if (!setup("host"))
-            return;
-        for (int i = 0; i < 2; i++) {
-            m[i] = fx_kir_module_new(&arena);
-            kir_random_kernel(m[i], seed);
-            CHECK_EQ_I64(fx_kir_check(m[i]->first, &err), FORNAX_OK);
-            CHECK_EQ_I64(fx_kir_expand_math(m[i]->first, &err), FORNAX_OK);
-        }
-        CHECK_EQ_I64(fx_kir_widen(m[1]->first, 16, &err), FORNAX_OK);
-        REQUIRE(fx_kir_interp_new(&x, &fx_mem_libc, m[0]->first, &err) == FORNAX_OK);
-        kir_data_init(&d[0], m[0]->first, (int64_t[]){ (int64_t)(seed % 7), (int64_t)(seed % 70) }, seed);
-        launch = (fx_kir_launch){ d[0].args, d[0].buffers };
-        fx_kir_interp_run(x, &launch, 0, fx_kir_interp_tasks(x, &launch), &fault);
-        for (int i = 0; i < 2; i++) {
-            if (!run_compiled(&d[i + 1], m[i], seed, fault.op >= 0))
-                continue;
-            if (!kir_data_same(&d[0], &d[i + 1]))
-                FXTEST_FAIL("seed %" PRIu64 ", %s", seed, i ? "widened" : "not widened");
-            kir_data_done(&d[i + 1]);
-        }
-        kir_data_done(&d[0]);
-        fx_kir_interp_free(x);
-        teardown();
-    }
-}
-
 /* ---- Compiles ---------------------------------------------------------------------------------------------- */
 
 typedef struct job {
@@ -641,12 +583,12 @@ static bool find_tool(char *out, size_t size, const char *const *names)
     return false;
 }
 
-/* Compiles the kernel of each type and has the tool read it: the command's %s is the file. */
-static void gpu_tool(const char *target, fx_code_form form, const char *command)
+/* Compiles the kernel of each type from a first one on and has the tool read it: the command's %s is the file. */
+static void gpu_tool(const char *target, fx_code_form form, const char *command, size_t first_type)
 {
     if (!setup(target))
         return;
-    for (size_t i = 0; i < FX_COUNT(all_types); i++) {
+    for (size_t i = first_type; i < FX_COUNT(all_types); i++) {
         fx_buf text, code;
         char path[] = "/tmp/fornax-gpu-XXXXXX", line[600];
         int fd = mkstemp(path);
@@ -675,9 +617,9 @@ TEST(ptxas_takes_the_ptx)
     if (!find_tool(tool, sizeof(tool), (const char *const[]){ "ptxas", "/usr/local/cuda/bin/ptxas", NULL }))
         SKIP("no ptxas");
     snprintf(command, sizeof(command), "%s -o /dev/null -arch=sm_80", tool);
-    gpu_tool("sm_80", FX_CODE_ASM, command);
+    gpu_tool("sm_80", FX_CODE_ASM, command, 0);
     snprintf(command, sizeof(command), "%s -o /dev/null -arch=sm_90", tool);
-    gpu_tool("sm_90", FX_CODE_ASM, command);
+    gpu_tool("sm_90", FX_CODE_ASM, command, everything() ? 0 : 12);
 }
 
 TEST(amd_objects_disassemble)
@@ -688,8 +630,8 @@ TEST(amd_objects_disassemble)
     if (!find_tool(tool, sizeof(tool), (const char *const[]){ "llvm-objdump-19", "llvm-objdump", NULL }))
         SKIP("no llvm-objdump");
     snprintf(command, sizeof(command), "f() { %s -d \"$1\" | grep -q s_endpgm; }; f", tool);
-    gpu_tool("gfx90a", FX_CODE_OBJECT, command);
-    gpu_tool("gfx942", FX_CODE_OBJECT, command);
+    gpu_tool("gfx90a", FX_CODE_OBJECT, command, 0);
+    gpu_tool("gfx942", FX_CODE_OBJECT, command, everything() ? 0 : 12);
 }
 
 /* ---- Memory runs out ------------------------------------------------------------------------------------------ */

@@ -60,6 +60,7 @@ LLVMValueRef fx_ll_iota(fx_ll *l, LLVMTypeRef element, int lanes);
 LLVMTypeRef fx_ll_with_element(LLVMTypeRef t, LLVMTypeRef element);     /* t's lanes of another element */
 /* A call of the intrinsic that is overloaded on these types. */
 LLVMValueRef fx_ll_intrinsic(fx_ll *l, const char *name, LLVMTypeRef *types, int n_types, LLVMValueRef *args, int n_args);
+int fx_ll_intrinsic_params(fx_ll *l, const char *name, LLVMTypeRef *types, int n_types);     /* -1: there is none */
 LLVMValueRef fx_ll_call1(fx_ll *l, const char *name, LLVMValueRef a);
 LLVMValueRef fx_ll_call2(fx_ll *l, const char *name, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef fx_ll_alloca(fx_ll *l, LLVMTypeRef t, const char *name);

@@ -284,20 +284,22 @@ static LLVMValueRef plain(fx_ll *l, const access *a)
 static LLVMValueRef masked(fx_ll *l, const access *a, LLVMValueRef mask)
 {
     LLVMTypeRef element = in_memory(l, a->t), data = fx_ll_lanes(element, a->lanes), types[2] = { data, NULL };
-    LLVMValueRef at, p, args[4], r, align = LLVMConstInt(l->i32, fx_dtype_size(a->t), 0);
+    LLVMValueRef at = offset_of(l, a), p, args[4], r;
     const char *name = a->contiguous ? (a->value ? "llvm.masked.store" : "llvm.masked.load")
                                      : a->value ? "llvm.masked.scatter" : "llvm.masked.gather";
+    bool aligned;                /* the alignment is an operand until LLVM 21; later ones take any without it */
     int n = 0;
 
-    at = offset_of(l, a);
     if (!a->contiguous)
         at = as_lanes(l, a, at);
     p = LLVMBuildGEP2(l->b, element, a->place->base, &at, 1, "");
     types[1] = LLVMTypeOf(p);
+    aligned = fx_ll_intrinsic_params(l, name, types, 2) == 4;
     if (a->value)
         args[n++] = a->value;
     args[n++] = p;
-    args[n++] = align;
+    if (aligned)
+        args[n++] = LLVMConstInt(l->i32, fx_dtype_size(a->t), 0);
     args[n++] = mask;
     if (!a->value)
         args[n++] = LLVMConstNull(data);

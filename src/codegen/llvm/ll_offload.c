@@ -32,8 +32,14 @@ LLVMValueRef fx_ll_threads(fx_ll *l)
 
 void fx_ll_barrier(fx_ll *l)
 {
-    if (ptx(l)) {
+    LLVMValueRef zero = LLVMConstInt(l->i32, 0, 0);
+
+    if (ptx(l) && fx_ll_intrinsic_params(l, "llvm.nvvm.barrier0", NULL, 0) == 0) {
         fx_ll_intrinsic(l, "llvm.nvvm.barrier0", NULL, 0, NULL, 0);
+        return;
+    }
+    if (ptx(l)) {                        /* its name from LLVM 21 on */
+        fx_ll_intrinsic(l, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, 0, &zero, 1);
         return;
     }
     LLVMBuildFence(l->b, LLVMAtomicOrderingRelease, 0, "");

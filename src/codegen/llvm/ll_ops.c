@@ -92,13 +92,29 @@ LLVMValueRef fx_ll_iota(fx_ll *l, LLVMTypeRef element, int lanes)
 
 /* ---- Calls and blocks -------------------------------------------------------------------------------- */
 
+/* Versions of LLVM differ in which there are. */
+static LLVMTypeRef intrinsic_type(fx_ll *l, const char *name, LLVMTypeRef *types, int n_types, unsigned *id)
+{
+    *id = LLVMLookupIntrinsicID(name, strlen(name));
+    return *id ? LLVMIntrinsicGetType(l->context, *id, types, (size_t)n_types) : NULL;
+}
+
+int fx_ll_intrinsic_params(fx_ll *l, const char *name, LLVMTypeRef *types, int n_types)
+{
+    unsigned id;
+    LLVMTypeRef type = intrinsic_type(l, name, types, n_types, &id);
+
+    return type ? (int)LLVMCountParamTypes(type) : -1;
+}
+
 LLVMValueRef fx_ll_intrinsic(fx_ll *l, const char *name, LLVMTypeRef *types, int n_types, LLVMValueRef *args, int n_args)
 {
-    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-    LLVMTypeRef type = LLVMIntrinsicGetType(l->context, id, types, (size_t)n_types);
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(l->module, id, types, (size_t)n_types);
+    unsigned id;
+    LLVMTypeRef type = intrinsic_type(l, name, types, n_types, &id);
 
-    return LLVMBuildCall2(l->b, type, fn, args, (unsigned)n_args, "");
+    if (!type || (int)LLVMCountParamTypes(type) != n_args)
+        return fx_ll_fail(l, n_types ? types[0] : l->i32, FORNAX_EUNSUP, "this LLVM has no %s of %d operands", name, n_args);
+    return LLVMBuildCall2(l->b, type, LLVMGetIntrinsicDeclaration(l->module, id, types, (size_t)n_types), args, (unsigned)n_args, "");
 }
 
 LLVMValueRef fx_ll_call1(fx_ll *l, const char *name, LLVMValueRef a)
