@@ -81,7 +81,7 @@ static fx_status gguf_vocab(fx_gguf_vocab *v, fx_weights *w, fx_arena *tmp, fx_e
  * the family's generation settings list several. Only control tokens count. */
 static const char *const end_spellings[] = {
     "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>",
-    "<|end_of_turn|>", "<|return|>", "<EOT>", "<_EOT>", "<\xef\xbd\x9c""end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+    "<|end_of_turn|>", "<|return|>", "<EOT>", "<_EOT>", ("<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
 };
 
 static bool add_eos(fornax_tokenizer *tok, size_t cap, int64_t id)
