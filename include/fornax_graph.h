@@ -23,7 +23,7 @@
  * Objects:   module   graphs that belong together, and the kernel libraries of their custom ops.
  *            graph    inputs, ops, outputs. A subgraph is one that others call.
  *            block    the body of a cond's branch or of a loop, built before the op that owns it.
- *            op       a row of the table of ops (docs/graph.md); value: one of its results.
+ *            op       a row of the table of ops (docs/ops.md); value: one of its results.
  *            All but modules live as long as their module and are never freed alone.
  * Faults:    each op is checked as it is made. The first fault of a module stays: the call returns
  *            NULL, later makers do nothing and return NULL too, and fornax_module_check says what
@@ -133,7 +133,7 @@ FORNAX_API void fornax_module_close(fornax_module *m);
 /* FORNAX_OK if nothing failed so far and all graphs are complete and sound; else the first fault. */
 FORNAX_API fornax_status fornax_module_check(const fornax_module *m, fornax_error *err);
 
-/* The text form (docs/graph.md), which parses back to the same graphs. */
+/* The text form (docs/ops.md), which parses back to the same graphs. */
 FORNAX_API fornax_status fornax_module_print(fornax_text **out, const fornax_module *m, fornax_error *err);
 /* 'name' is the text's, for faults: "name:line:column: what". Parsed graphs are complete: they are
  * looked at, called and compiled, not built on. */

@@ -113,15 +113,26 @@ fx_str fx_op_name_at(const char *signature, int i, bool *optional)
     return name;
 }
 
+/* A cell of a table: a bar in it isn't the cell's end. */
+static void put_cell(fx_buf *out, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '|')
+            fx_buf_putc(out, '\\');
+        fx_buf_putc(out, *s);
+    }
+}
+
 /* "axis=-1", "shape", "mode=constant|reflect|edge" */
 static void document_attr(fx_buf *out, fx_attr_key key)
 {
     const fx_attr_row *r = &fx_attr_rows[key];
 
     fx_buf_printf(out, " `%s", r->text);
-    if (r->kind == FX_ATTR_WORD)
-        fx_buf_printf(out, "=%s", words[key]);
-    else if (r->kind == FX_ATTR_BOOL)
+    if (r->kind == FX_ATTR_WORD) {
+        fx_buf_putc(out, '=');
+        put_cell(out, words[key]);
+    } else if (r->kind == FX_ATTR_BOOL)
         fx_buf_puts(out, r->dflt != 0 ? "=true" : "=false");
     else if (!r->required && (r->kind == FX_ATTR_INT || r->kind == FX_ATTR_FLOAT || r->kind == FX_ATTR_DIM)) {
         fx_buf_putc(out, '=');
@@ -141,6 +152,8 @@ void fx_ops_document(fx_buf *out)
         fx_buf_printf(out, "| %s | %s | %s |", r->text, r->operands, r->results);
         for (const uint8_t *k = r->attrs; *k != FX_A_COUNT; k++)
             document_attr(out, (fx_attr_key)*k);
-        fx_buf_printf(out, " | %s | %s |\n", fx_op_kind_name(r->kind), r->doc);
+        fx_buf_printf(out, " | %s | ", fx_op_kind_name(r->kind));
+        put_cell(out, r->doc);
+        fx_buf_puts(out, " |\n");
     }
 }

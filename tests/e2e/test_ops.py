@@ -2,9 +2,12 @@
 
 An operand comes as it is, strided (every second element of a larger array, backwards, axes in another
 order) and through a permute in the graph; sizes are numbers or, where the op allows, names."""
+import re
+
 import numpy as np
 import pytest
 
+from conftest import ROOT
 from op_cases import FAMILIES, cases
 from op_runs import GRAPHRUN, Runner, is_float, name_of, ulps
 
@@ -176,3 +179,13 @@ def test_data_that_an_op_cannot_take(runners, op, inputs, why):
     lines = [f"%x{i} = input {type_text(x, False)}" for i, x in enumerate(inputs)]
     got = runners["ref"].run("\n".join([*lines, f"%y = {op}", "output %y", ""]), inputs)
     assert isinstance(got, str) and why in got
+
+
+def test_graphs_of_the_docs_parse(runners):
+    """Run without inputs, they must get as far as missing them."""
+    blocks = []
+    for page in ("graph.md", "ops.md"):
+        blocks += re.findall(r"```graph\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
+    assert len(blocks) >= 2
+    for text in blocks:
+        assert "input is missing" in runners["ref"].run(text, []), text

@@ -1,6 +1,7 @@
 /* test_graph.c - axis sizes, types, building with its faults, the text form, the verifier. */
 #include "fxtest.h"
 
+#include "base/file.h"
 #include "base/text.h"
 #include "graph/nn.h"
 
@@ -570,6 +571,25 @@ TEST(every_op_is_found_by_its_name_and_documented)
         CHECK(strstr(doc.p, row) != NULL);
     }
     fx_buf_done(&doc);
+}
+
+/* docs/ops.md ends in the table that fx_ops_document makes. */
+TEST(the_reference_of_ops_is_up_to_date)
+{
+    fx_error err = { 0 };
+    fx_buf doc, page;
+    size_t at;
+
+    fx_buf_init(&doc, &fx_mem_libc);
+    fx_buf_init(&page, &fx_mem_libc);
+    fx_ops_document(&doc);
+    CHECK_OK(fx_file_read(&page, FXTEST_SOURCE "/docs/ops.md", 1 << 20, &err), err);
+    at = fx_str_find(fx_buf_view(&page), FX_STR("| op |"), 0);
+    CHECK(at != FX_STR_NONE);
+    if (at != FX_STR_NONE)
+        CHECK_STR(page.p + at, doc.p);
+    fx_buf_done(&doc);
+    fx_buf_done(&page);
 }
 
 TEST(signatures_are_read)
