@@ -249,6 +249,8 @@ fx_kop *fx_lk_const(fx_lk *c, const fx_kop *like, double x)
 {
     if (!like)
         return NULL;
+    if (fx_dtype_is_float(like->type.t) && fx_lk_wide(like->type.t) != like->type.t)     /* only f32 and f64 have constants */
+        return fx_kir_convert(c->m, fx_kir_float(c->m, fx_ktype_of(FX_F32, like->type.lanes), x), like->type.t);
     return fx_dtype_is_float(like->type.t) ? fx_kir_float(c->m, like->type, x) : fx_kir_int(c->m, like->type, (int64_t)x);
 }
 #define NUM(x) fx_lk_const(c, a, (x))
@@ -490,6 +492,16 @@ static bool leaves_integers(fx_opcode code)
     return code == FX_OP_CEIL || code == FX_OP_FLOOR || code == FX_OP_ROUND || code == FX_OP_TRUNC;
 }
 
+/* Of two dtypes of a graph's op one holds all numbers of the other: that one. */
+static fx_dtype common_dtype(const fx_op *op)
+{
+    fx_dtype a = fx_op_in(op, 0)->type.dtype, b = op->n_in > 1 ? fx_op_in(op, 1)->type.dtype : a;
+
+    if (a == FX_BOOL || b == FX_BOOL || fx_dtype_is_float(a) != fx_dtype_is_float(b))
+        return a == FX_BOOL || (b != FX_BOOL && fx_dtype_is_float(b)) ? b : a;
+    return fx_dtype_size(b) > fx_dtype_size(a) ? b : a;
+}
+
 AT_FN(fx_at_map)
 {
     const map_row *row = map_row_of(op->code);
@@ -497,7 +509,7 @@ AT_FN(fx_at_map)
     fx_kop *in[2] = { NULL }, *y;
 
     for (int i = 0; i < op->n_in && i < 2; i++) {
-        fx_dtype from = fx_op_in(op, i)->type.dtype, to = fx_lk_wide(from);
+        fx_dtype from = common_dtype(op), to = fx_lk_wide(from);
 
         in[i] = fx_lk_operand(c, op, i, t, index);
         if (op->code == FX_OP_DIV && !fx_dtype_is_float(from))

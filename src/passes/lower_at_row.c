@@ -307,8 +307,9 @@ static fx_kop *group_mean(fx_lk *c, const row *r)
 {
     places p = places_of(c, r);
     fold f = fold_begin(c, FX_KIR_SUM, LANES, r->wide, p.r.n);
+    fx_kop *sum = fold_end(c, &f, place_of(c, &p, f.k), NULL);
 
-    return op2(c, FX_KIR_DIV, fold_end(c, &f, place_of(c, &p, f.k), NULL), to(c, p.r.n, r->wide));
+    return op2(c, FX_KIR_DIV, sum, to(c, p.r.n, r->wide));
 }
 
 static fx_kop *group_scale(fx_lk *c, const row *r)
@@ -361,11 +362,12 @@ AT_FN(fx_at_matmul)
     int n_outer = y->rank - (a->rank > 1) - (b->rank > 1);
     fx_dtype wide = fx_lk_wide(y->dtype);
     fx_kop *i = a->rank > 1 ? index[n_outer] : NULL, *j = b->rank > 1 ? index[y->rank - 1] : NULL, *p, *q;
-    fold f = fold_begin(c, FX_KIR_DOT, 1, wide, fx_lk_size(c, fx_type_last(a)));
+    bool fused = fx_dtype_is_float(wide);        /* integers are multiplied, then added */
+    fold f = fold_begin(c, fused ? FX_KIR_DOT : FX_KIR_SUM, 1, wide, fx_lk_size(c, fx_type_last(a)));
 
     p = factor(c, op, 0, n_outer, index, i, f.k, wide);
     q = factor(c, op, 1, n_outer, index, f.k, j, wide);
-    return to(c, fold_end(c, &f, p, q), y->dtype);
+    return to(c, fused ? fold_end(c, &f, p, q) : fold_end(c, &f, op2(c, FX_KIR_MUL, p, q), NULL), y->dtype);
 }
 
 /* x @ w^T: both lie along k. */
