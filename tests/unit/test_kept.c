@@ -301,6 +301,7 @@ TEST(sessions_go_on)
 
     r.temperature = 2;
     r.has_seed = 1;
+    r.min_tokens = 100;                  /* at each level it says something else */
     r.max_tokens = 120;
     so.sampling = &r;
     eo.manual = 1;
