@@ -487,7 +487,7 @@ def test_terminal_is_put_in_order(sig):
 
 
 def test_loading_progress_on_a_terminal(smol_path):
-    t = Terminal("generate", smol_path, "-p", "Hello", "-n", "3")
+    t = Terminal("generate", smol_path, "-p", "Hello", "-n", "3", "--no-cache")       # kept weights need no loading
     assert t.end(60) == 0 and "loading" in t.seen
 
 
