@@ -239,6 +239,32 @@ fx_kop *fx_lk_value(fx_lk *c, fx_value *v, fx_kop *const *index)
     return fx_lk_remember(c, v, 0, index, n, at);
 }
 
+/* ---- Reductions ---------------------------------------------------------------------------------------- */
+
+fx_lk_fold fx_lk_fold_begin(fx_lk *c, fx_kir_combine kind, int lanes, fx_dtype t, fx_kop *n)
+{
+    fx_lk_fold f = { .outside = { c->m->at, c->m->before } };
+
+    f.loop = fx_kir_reduce(c->m, kind, lanes, t, fx_lk_num(c, 0), n);
+    if (f.loop) {
+        fx_kir_at(c->m, f.loop->block[0]);
+        f.k = f.loop->block[0]->arg;
+    }
+    return f;
+}
+
+fx_kop *fx_lk_fold_end(fx_lk *c, const fx_lk_fold *f, fx_kop *a, fx_kop *b)
+{
+    fx_kir_yield(c->m, (fx_kop *const[]){ a, b }, b ? 2 : 1);
+    fx_lk_leave(c, f->outside);
+    return f->loop;
+}
+
+fx_kop *fx_lk_within(fx_lk *c, fx_kop *at, fx_kop *lo, fx_kop *hi)
+{
+    return fx_kir_op2(c->m, FX_KIR_AND, fx_kir_op2(c->m, FX_KIR_LE, lo, at), fx_kir_op2(c->m, FX_KIR_LT, at, hi));
+}
+
 /* ---- Element by element -------------------------------------------------------------------------------- */
 
 static fx_kop *op1(fx_lk *c, fx_kir_code code, fx_kop *a) { return fx_kir_op1(c->m, code, a); }

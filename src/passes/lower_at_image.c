@@ -20,34 +20,9 @@ static fx_kop *divide(fx_lk *c, fx_kop *a, fx_kop *b) { return op2(c, FX_KIR_DIV
 
 /* ---- Sums ------------------------------------------------------------------------------------------ */
 
-typedef struct fold {
-    fx_kop *loop, *k;
-    fx_lk_scope outside;
-} fold;
-
-static fold fold_begin(fx_lk *c, fx_kir_combine kind, fx_kop *n)
-{
-    fold f = { .outside = { c->m->at, c->m->before } };
-
-    f.loop = fx_kir_reduce(c->m, kind, 1, FX_F64, fx_lk_num(c, 0), n);
-    if (f.loop) {
-        fx_kir_at(c->m, f.loop->block[0]);
-        f.k = f.loop->block[0]->arg;
-    }
-    return f;
-}
-
-static fx_kop *fold_end(fx_lk *c, const fold *f, fx_kop *x)
-{
-    fx_kir_yield(c->m, &x, 1);
-    fx_lk_leave(c, f->outside);
-    return f->loop;
-}
-
-static fx_kop *within(fx_lk *c, fx_kop *at, fx_kop *n)
-{
-    return op2(c, FX_KIR_AND, op2(c, FX_KIR_LE, fx_lk_num(c, 0), at), op2(c, FX_KIR_LT, at, n));
-}
+/* In order of k, in f64. */
+static fx_lk_fold fold_begin(fx_lk *c, fx_kir_combine kind, fx_kop *n) { return fx_lk_fold_begin(c, kind, 1, FX_F64, n); }
+static fx_kop *fold_end(fx_lk *c, const fx_lk_fold *f, fx_kop *x) { return fx_lk_fold_end(c, f, x, NULL); }
 
 static fx_kop *clamped(fx_lk *c, fx_kop *at, fx_kop *n)
 {
@@ -86,7 +61,7 @@ AT_FN(fx_at_conv_transpose)
     int wf = first ? 1 : 2, wc = first ? 0 : 3;      /* filters and channels have changed places */
     fx_dim dim[3] = { w->dim[ws], w->dim[ws + 1], w->dim[wc] };
     fx_kop *n = fx_lk_num(c, 1), *at[3], *px[4] = { index[0] }, *pw[4], *on = NULL, *one, *v;
-    fold f;
+    fx_lk_fold f;
 
     for (int i = 0; i < 3; i++)
         n = fx_lk_mul(c, n, fx_lk_size(c, dim[i]));
@@ -123,7 +98,7 @@ AT_FN(fx_at_fold)
     fx_dim dim[2] = { fx_dim_of(rows), fx_dim_of(cols) };
     fx_kop *down = windows_on(c, op, 0, fx_lk_size(c, y->dim[2])), *across = windows_on(c, op, 1, fx_lk_size(c, y->dim[3]));
     fx_kop *at[2], *on[2], *h, *w, *col;
-    fold f = fold_begin(c, FX_KIR_SUM, fx_lk_num(c, rows * cols));
+    fx_lk_fold f = fold_begin(c, FX_KIR_SUM, fx_lk_num(c, rows * cols));
 
     fx_lk_unravel(c, f.k, dim, 2, at);
     h = spread_from(c, op, 0, index[2], at[0], down, &on[0]);
@@ -193,7 +168,7 @@ static fx_kop *weight_of(fx_lk *c, const filter *f, fx_kop *e)
     if (!f->wide)
         return triangle(c, d);
     w = triangle(c, divide(c, d, f->wide));
-    return select3(c, within(c, e, f->size), w, f64(c, 0));
+    return select3(c, fx_lk_within(c, e, fx_lk_num(c, 0), f->size), w, f64(c, 0));
 }
 
 static filter filter_at(fx_lk *c, fx_op *op, int axis, fx_kop *at, fx_kop *from, fx_kop *to_size)
@@ -219,7 +194,7 @@ static fx_kop *resized(fx_lk *c, fx_op *op, fx_kop *const *index, fx_kop *const 
     int64_t coords = op->code == FX_OP_RESIZE_BICUBIC ? HALF_PIXEL : axis < x->rank ? fx_op_i(op, FX_A_COORDS) : 0;
     fx_kop *own[FX_MAX_RANK], *from, *to_size, *at, *sum, *weights, *w;
     filter f;
-    fold loop;
+    fx_lk_fold loop;
 
     if (axis == x->rank)
         return f64_of(c, fx_lk_value(c, fx_op_in(op, 0), before));
@@ -308,7 +283,7 @@ AT_FN(fx_at_roi_align)
     const fx_type *y = &op->out[result].type;
     bool aligned = fx_op_i(op, FX_A_ALIGNED) != 0, most = fx_op_i(op, FX_A_POOLING) == 1;
     fx_kop *roi[5], *at[2], *size[2], *n[2], *count, *v, *u, *total;
-    fold f;
+    fx_lk_fold f;
 
     for (int e = 0; e < 5; e++)
         roi[e] = f64_of(c, fx_lk_value(c, fx_op_in(op, 1), (fx_kop *const[]){ index[0], fx_lk_num(c, e) }));
@@ -341,7 +316,7 @@ AT_FN(fx_at_irfft)
     int axis = fx_op_axis(op, FX_A_AXIS, y->rank);
     int64_t norm = fx_op_i(op, FX_A_NORMALIZATION);
     fx_kop *n = fx_lk_size(c, y->dim[axis]), *own[FX_MAX_RANK], *m, *angle, *re, *im, *alone, *sum;
-    fold f;
+    fx_lk_fold f;
 
     m = op2(c, FX_KIR_MIN, fx_lk_size(c, x->dim[axis]), fx_lk_add(c, fx_lk_div(c, n, fx_lk_num(c, 2)), fx_lk_num(c, 1)));
     f = fold_begin(c, FX_KIR_SUM, m);

@@ -16,32 +16,6 @@ static fx_kop *op2(fx_lk *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx
 static const fx_type *type_in(const fx_op *op, int i) { return &fx_op_in(op, i)->type; }
 static fx_kop *to(fx_lk *c, fx_kop *x, fx_dtype t) { return x ? fx_kir_convert(c->m, x, t) : NULL; }
 
-/* ---- Loops ---------------------------------------------------------------------------------------- */
-
-typedef struct fold {
-    fx_kop *loop, *k;            /* the reduction; its counter */
-    fx_lk_scope outside;
-} fold;
-
-static fold fold_begin(fx_lk *c, fx_kir_combine kind, int lanes, fx_dtype t, fx_kop *n)
-{
-    fold f = { .outside = { c->m->at, c->m->before } };
-
-    f.loop = fx_kir_reduce(c->m, kind, lanes, t, fx_lk_num(c, 0), n);
-    if (f.loop) {
-        fx_kir_at(c->m, f.loop->block[0]);
-        f.k = f.loop->block[0]->arg;
-    }
-    return f;
-}
-
-static fx_kop *fold_end(fx_lk *c, const fold *f, fx_kop *a, fx_kop *b)
-{
-    fx_kir_yield(c->m, (fx_kop *const[]){ a, b }, b ? 2 : 1);
-    fx_lk_leave(c, f->outside);
-    return f->loop;
-}
-
 /* ---- Rows ------------------------------------------------------------------------------------------- */
 
 /* A row of operand 0: all along an axis (or a part of it), at one index of the others. */
@@ -94,15 +68,15 @@ static fx_kop *of_row(fx_lk *c, const row *r, int part, row_fn make)
 
 static fx_kop *row_max(fx_lk *c, const row *r)
 {
-    fold f = fold_begin(c, FX_KIR_GREATEST, r->lanes, r->wide, r->n);
+    fx_lk_fold f = fx_lk_fold_begin(c, FX_KIR_GREATEST, r->lanes, r->wide, r->n);
 
-    return fold_end(c, &f, element(c, r, f.k), NULL);
+    return fx_lk_fold_end(c, &f, element(c, r, f.k), NULL);
 }
 
 static fx_kop *row_mean(fx_lk *c, const row *r)
 {
-    fold f = fold_begin(c, FX_KIR_SUM, r->lanes, r->wide, r->n);
-    fx_kop *sum = fold_end(c, &f, element(c, r, f.k), NULL);
+    fx_lk_fold f = fx_lk_fold_begin(c, FX_KIR_SUM, r->lanes, r->wide, r->n);
+    fx_kop *sum = fx_lk_fold_end(c, &f, element(c, r, f.k), NULL);
 
     return op2(c, FX_KIR_DIV, sum, to(c, r->n, r->wide));
 }
@@ -128,8 +102,8 @@ static fx_kir_combine kind_of(fx_opcode code)
 
 static fx_kop *row_reduced(fx_lk *c, const row *r)
 {
-    fold f = fold_begin(c, kind_of(r->op->code), r->lanes, r->wide, r->n);
-    fx_kop *y = fold_end(c, &f, element(c, r, f.k), NULL);
+    fx_lk_fold f = fx_lk_fold_begin(c, kind_of(r->op->code), r->lanes, r->wide, r->n);
+    fx_kop *y = fx_lk_fold_end(c, &f, element(c, r, f.k), NULL);
 
     return r->op->code == FX_OP_MEAN ? op2(c, FX_KIR_DIV, y, to(c, r->n, r->wide)) : y;
 }
@@ -138,15 +112,15 @@ static fx_kop *row_reduced(fx_lk *c, const row *r)
 static fx_kop *row_arg(fx_lk *c, const row *r)
 {
     fx_kir_combine kind = kind_of(r->op->code) == FX_KIR_ARGLEAST ? FX_KIR_LEAST : FX_KIR_GREATEST;
-    fold f = fold_begin(c, kind, r->lanes, r->wide, r->n), g;
-    fx_kop *best = fold_end(c, &f, element(c, r, f.k), NULL), *x, *here, *at, *none;
+    fx_lk_fold f = fx_lk_fold_begin(c, kind, r->lanes, r->wide, r->n), g;
+    fx_kop *best = fx_lk_fold_end(c, &f, element(c, r, f.k), NULL), *x, *here, *at, *none;
 
-    g = fold_begin(c, FX_KIR_LEAST, r->lanes, FX_I64, r->n);
+    g = fx_lk_fold_begin(c, FX_KIR_LEAST, r->lanes, FX_I64, r->n);
     x = element(c, r, g.k);
     here = op2(c, FX_KIR_EQ, x, best);
     if (fx_dtype_is_float(r->wide))
         here = op2(c, FX_KIR_OR, here, op2(c, FX_KIR_NE, x, x));
-    at = fold_end(c, &g, fx_kir_op3(c->m, FX_KIR_SELECT, here, g.k, fx_lk_num(c, INT64_MAX)), NULL);
+    at = fx_lk_fold_end(c, &g, fx_kir_op3(c->m, FX_KIR_SELECT, here, g.k, fx_lk_num(c, INT64_MAX)), NULL);
     none = fx_lk_num(c, -1);             /* of an empty row */
     return fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_EQ, at, fx_lk_num(c, INT64_MAX)), none, at);
 }
@@ -164,9 +138,9 @@ AT_FN(fx_at_reduce)
 static fx_kop *row_exp_sum(fx_lk *c, const row *r)
 {
     fx_kop *max = of_row(c, r, PART_MAX, row_max);
-    fold f = fold_begin(c, FX_KIR_SUM, r->lanes, r->wide, r->n);
+    fx_lk_fold f = fx_lk_fold_begin(c, FX_KIR_SUM, r->lanes, r->wide, r->n);
 
-    return fold_end(c, &f, op1(c, FX_KIR_EXP, op2(c, FX_KIR_SUB, element(c, r, f.k), max)), NULL);
+    return fx_lk_fold_end(c, &f, op1(c, FX_KIR_EXP, op2(c, FX_KIR_SUB, element(c, r, f.k), max)), NULL);
 }
 
 AT_FN(fx_at_softmax)
@@ -195,19 +169,19 @@ static fx_kop *scale_of(fx_lk *c, const row *r, fx_kop *squares)
 
 static fx_kop *row_rms(fx_lk *c, const row *r)
 {
-    fold f = fold_begin(c, FX_KIR_DOT, r->lanes, r->wide, r->n);
+    fx_lk_fold f = fx_lk_fold_begin(c, FX_KIR_DOT, r->lanes, r->wide, r->n);
     fx_kop *x = element(c, r, f.k);
 
-    return scale_of(c, r, fold_end(c, &f, x, x));
+    return scale_of(c, r, fx_lk_fold_end(c, &f, x, x));
 }
 
 static fx_kop *row_deviation(fx_lk *c, const row *r)
 {
     fx_kop *mean = of_row(c, r, PART_MEAN, row_mean), *d;
-    fold f = fold_begin(c, FX_KIR_DOT, r->lanes, r->wide, r->n);
+    fx_lk_fold f = fx_lk_fold_begin(c, FX_KIR_DOT, r->lanes, r->wide, r->n);
 
     d = op2(c, FX_KIR_SUB, element(c, r, f.k), mean);
-    return scale_of(c, r, fold_end(c, &f, d, d));
+    return scale_of(c, r, fx_lk_fold_end(c, &f, d, d));
 }
 
 /* The group of 'width' columns of the last axis that holds column j. */
@@ -306,8 +280,8 @@ static places places_of(fx_lk *c, const row *r)
 static fx_kop *group_mean(fx_lk *c, const row *r)
 {
     places p = places_of(c, r);
-    fold f = fold_begin(c, FX_KIR_SUM, LANES, r->wide, p.r.n);
-    fx_kop *sum = fold_end(c, &f, place_of(c, &p, f.k), NULL);
+    fx_lk_fold f = fx_lk_fold_begin(c, FX_KIR_SUM, LANES, r->wide, p.r.n);
+    fx_kop *sum = fx_lk_fold_end(c, &f, place_of(c, &p, f.k), NULL);
 
     return op2(c, FX_KIR_DIV, sum, to(c, p.r.n, r->wide));
 }
@@ -316,10 +290,10 @@ static fx_kop *group_scale(fx_lk *c, const row *r)
 {
     places p = places_of(c, r);
     fx_kop *mean = of_row(c, r, PART_MEAN, group_mean), *d;
-    fold f = fold_begin(c, FX_KIR_DOT, LANES, r->wide, p.r.n);
+    fx_lk_fold f = fx_lk_fold_begin(c, FX_KIR_DOT, LANES, r->wide, p.r.n);
 
     d = op2(c, FX_KIR_SUB, place_of(c, &p, f.k), mean);
-    return scale_of(c, &p.r, fold_end(c, &f, d, d));
+    return scale_of(c, &p.r, fx_lk_fold_end(c, &f, d, d));
 }
 
 AT_FN(fx_at_group_norm)
@@ -363,11 +337,11 @@ AT_FN(fx_at_matmul)
     fx_dtype wide = fx_lk_wide(y->dtype);
     fx_kop *i = a->rank > 1 ? index[n_outer] : NULL, *j = b->rank > 1 ? index[y->rank - 1] : NULL, *p, *q;
     bool fused = fx_dtype_is_float(wide);        /* integers are multiplied, then added */
-    fold f = fold_begin(c, fused ? FX_KIR_DOT : FX_KIR_SUM, 1, wide, fx_lk_size(c, fx_type_last(a)));
+    fx_lk_fold f = fx_lk_fold_begin(c, fused ? FX_KIR_DOT : FX_KIR_SUM, 1, wide, fx_lk_size(c, fx_type_last(a)));
 
     p = factor(c, op, 0, n_outer, index, i, f.k, wide);
     q = factor(c, op, 1, n_outer, index, f.k, j, wide);
-    return to(c, fused ? fold_end(c, &f, p, q) : fold_end(c, &f, op2(c, FX_KIR_MUL, p, q), NULL), y->dtype);
+    return to(c, fused ? fx_lk_fold_end(c, &f, p, q) : fx_lk_fold_end(c, &f, op2(c, FX_KIR_MUL, p, q), NULL), y->dtype);
 }
 
 /* x @ w^T: both lie along k. */
@@ -375,15 +349,15 @@ AT_FN(fx_at_linear)
 {
     const fx_type *y = &op->out[result].type;
     fx_kop *own[2] = { index[0] }, *w[2] = { index[1] }, *v, *p, *q;
-    fold f;
+    fx_lk_fold f;
 
     if (fx_dtype_is_quant(type_in(op, 1)->dtype) || type_in(op, 0)->dtype != FX_F32 || fx_op_in(op, 4))
         return fx_lk_fail(c, op, "quantized products have kernels of their own");
-    f = fold_begin(c, FX_KIR_DOT, LANES, FX_F32, fx_lk_size(c, fx_type_last(type_in(op, 0))));
+    f = fx_lk_fold_begin(c, FX_KIR_DOT, LANES, FX_F32, fx_lk_size(c, fx_type_last(type_in(op, 0))));
     own[1] = w[1] = f.k;
     p = fx_lk_value(c, fx_op_in(op, 0), own);
     q = to(c, fx_lk_value(c, fx_op_in(op, 1), w), FX_F32);
-    v = fold_end(c, &f, p, q);
+    v = fx_lk_fold_end(c, &f, p, q);
     if (fx_op_f(op, FX_A_SCALE) != 1)
         v = op2(c, FX_KIR_MUL, v, fx_lk_const(c, v, fx_op_f(op, FX_A_SCALE)));
     if (fx_op_in(op, 2))
@@ -406,11 +380,6 @@ static fx_kop *in_window(fx_lk *c, const fx_op *op, int n, fx_kop *i, fx_kop *r)
 
 static fx_kop *both(fx_lk *c, fx_kop *a, fx_kop *b) { return a && b ? op2(c, FX_KIR_AND, a, b) : a ? a : b; }
 
-static fx_kop *within(fx_lk *c, fx_kop *at, fx_kop *lo, fx_kop *hi)
-{
-    return op2(c, FX_KIR_AND, op2(c, FX_KIR_LE, lo, at), op2(c, FX_KIR_LT, at, hi));
-}
-
 AT_FN(fx_at_conv)
 {
     const fx_type *y = &op->out[result].type, *x = type_in(op, 0), *w = type_in(op, 1);
@@ -421,13 +390,13 @@ AT_FN(fx_at_conv)
     fx_dtype wide = fx_lk_wide(y->dtype);
     fx_dim dim[FX_MAX_RANK];             /* of the window, then channels: the order of summation */
     fx_kop *at[FX_MAX_RANK], *px[FX_MAX_RANK] = { index[0] }, *pw[FX_MAX_RANK], *on = NULL, *was, *p, *q, *total = fx_lk_num(c, 1);
-    fold f;
+    fx_lk_fold f;
 
     for (int i = 0; i <= n; i++) {
         dim[i] = w->dim[i < n ? ws + i : wc];
         total = fx_lk_mul(c, total, fx_lk_size(c, dim[i]));
     }
-    f = fold_begin(c, FX_KIR_DOT, 1, wide, total);
+    f = fx_lk_fold_begin(c, FX_KIR_DOT, 1, wide, total);
     fx_lk_unravel(c, f.k, dim, n + 1, at);
     pw[wf] = index[xc];
     pw[wc] = px[xc] = at[n];
@@ -437,13 +406,13 @@ AT_FN(fx_at_conv)
         pw[ws + i] = at[i];
         px[xs + i] = in_window(c, op, i, index[xs + i], at[i]);
         if (px[xs + i] != index[xs + i])
-            on = both(c, on, within(c, px[xs + i], fx_lk_num(c, 0), fx_lk_size(c, x->dim[xs + i])));
+            on = both(c, on, fx_lk_within(c, px[xs + i], fx_lk_num(c, 0), fx_lk_size(c, x->dim[xs + i])));
     }
     was = fx_lk_mask(c, on);
     p = to(c, fx_lk_value(c, fx_op_in(op, 0), px), wide);
     c->mask = was;
     q = to(c, fx_lk_value(c, fx_op_in(op, 1), pw), wide);
-    p = fold_end(c, &f, on && p ? fx_kir_op3(c->m, FX_KIR_SELECT, on, p, fx_lk_const(c, p, 0)) : p, q);
+    p = fx_lk_fold_end(c, &f, on && p ? fx_kir_op3(c->m, FX_KIR_SELECT, on, p, fx_lk_const(c, p, 0)) : p, q);
     if (fx_op_in(op, 2))
         p = op2(c, FX_KIR_ADD, p, to(c, fx_lk_value(c, fx_op_in(op, 2), &index[xc]), wide));
     return to(c, p, y->dtype);
@@ -464,10 +433,10 @@ static void pool_places(fx_lk *c, fx_op *op, fx_kop *const *index, fx_kop *k, fx
         fx_kop *n = fx_lk_size(c, x->dim[1 + i]), *lo, *hi;
 
         own[1 + i] = in_window(c, op, i, index[1 + i], at[i]);
-        *on = both(c, *on, within(c, own[1 + i], fx_lk_num(c, 0), n));
+        *on = both(c, *on, fx_lk_within(c, own[1 + i], fx_lk_num(c, 0), n));
         lo = fx_lk_num(c, -fx_op_int_at(op, FX_A_PADDING, 2 * i, 0));
         hi = fx_lk_add(c, n, fx_lk_num(c, fx_op_int_at(op, FX_A_PADDING, 2 * i + 1, 0)));
-        *counts = both(c, *counts, within(c, own[1 + i], lo, hi));
+        *counts = both(c, *counts, fx_lk_within(c, own[1 + i], lo, hi));
     }
 }
 
@@ -475,7 +444,7 @@ static fx_kop *pool_fold(fx_lk *c, fx_op *op, fx_kop *const *index, bool count, 
 {
     bool max = op->code == FX_OP_MAX_POOL2D;
     int64_t n = fx_op_int_at(op, FX_A_KERNEL, 0, 1) * fx_op_int_at(op, FX_A_KERNEL, 1, 1);
-    fold f = fold_begin(c, max ? FX_KIR_GREATEST : FX_KIR_SUM, 1, wide, fx_lk_num(c, n));
+    fx_lk_fold f = fx_lk_fold_begin(c, max ? FX_KIR_GREATEST : FX_KIR_SUM, 1, wide, fx_lk_num(c, n));
     fx_kop *own[4], *on, *counts, *was, *x, *none;
 
     if (!f.loop)
@@ -484,14 +453,14 @@ static fx_kop *pool_fold(fx_lk *c, fx_op *op, fx_kop *const *index, bool count, 
     if (count) {
         if (!fx_op_i(op, FX_A_COUNT_BOUNDARY))
             counts = on;
-        return fold_end(c, &f, fx_kir_op3(c->m, FX_KIR_SELECT, counts, fx_lk_const(c, f.loop, 1), fx_lk_const(c, f.loop, 0)), NULL);
+        return fx_lk_fold_end(c, &f, fx_kir_op3(c->m, FX_KIR_SELECT, counts, fx_lk_const(c, f.loop, 1), fx_lk_const(c, f.loop, 0)), NULL);
     }
     was = fx_lk_mask(c, on);
     x = to(c, fx_lk_value(c, fx_op_in(op, 0), own), wide);
     c->mask = was;
     none = !x ? NULL : !max ? fx_lk_const(c, x, 0) : fx_dtype_is_float(wide) ? fx_lk_const(c, x, -INFINITY)
            : fx_kir_int(c->m, x->type, (int64_t)fx_kir_neutral(FX_KIR_GREATEST, wide));
-    return fold_end(c, &f, fx_kir_op3(c->m, FX_KIR_SELECT, on, x, none), NULL);
+    return fx_lk_fold_end(c, &f, fx_kir_op3(c->m, FX_KIR_SELECT, on, x, none), NULL);
 }
 
 AT_FN(fx_at_pool)

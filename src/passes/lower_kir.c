@@ -733,11 +733,11 @@ static fx_status lower_constant(fx_lower *l, fx_op *op)
     return FORNAX_OK;
 }
 
-fx_kop *fx_lower_zero(fx_lk *c, fx_dtype t)
+fx_kop *fx_lower_zero(fx_lk *c, fx_ktype t)
 {
-    if (fx_dtype_is_float(t))
-        return fx_kir_convert(c->m, fx_kir_float(c->m, fx_ktype_of(fx_lk_wide(t), 1), 0), t);
-    return fx_kir_int(c->m, fx_ktype_of(t, 1), 0);
+    if (fx_dtype_is_float(t.t))
+        return fx_kir_convert(c->m, fx_kir_float(c->m, fx_ktype_of(fx_lk_wide(t.t), t.lanes), 0), t.t);
+    return fx_kir_int(c->m, t, 0);
 }
 
 fx_status fx_lower_copy(fx_lower *l, const fx_type *t, int32_t from, int32_t to, const fx_op *op)
@@ -750,7 +750,7 @@ fx_status fx_lower_copy(fx_lower *l, const fx_type *t, int32_t from, int32_t to,
     if (c.k) {
         out = fx_lk_buffer_as(&c, to, FX_KIR_OUT, &n, 1);
         i = task_loop(&c, n, PIECE);
-        x = from < 0 ? fx_lower_zero(&c, t->dtype) : fx_kir_load(c.m, fx_lk_buffer_as(&c, from, FX_KIR_IN, &n, 1), &i, 1, 1, NULL);
+        x = from < 0 ? fx_lower_zero(&c, fx_ktype_of(t->dtype, 1)) : fx_kir_load(c.m, fx_lk_buffer_as(&c, from, FX_KIR_IN, &n, 1), &i, 1, 1, NULL);
         fx_kir_store(c.m, out, x, &i, 1, NULL);
     }
     return fx_lk_end(&c, op);

@@ -69,7 +69,7 @@ fx_status fx_lower_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind, 
 bool fx_lower_keep(fx_lower *l, const fx_value *v, uint64_t tensor);
 /* A launch that copies a tensor of type t; from -1: zeroes. */
 fx_status fx_lower_copy(fx_lower *l, const fx_type *t, int32_t from, int32_t to, const fx_op *op);
-fx_kop *fx_lower_zero(fx_lk *c, fx_dtype t);
+fx_kop *fx_lower_zero(fx_lk *c, fx_ktype t);
 /* A kernel, whose body is to be filled if c->k isn't NULL; its launch. */
 void fx_lk_begin(fx_lower *l, fx_lk *c);
 fx_status fx_lk_end(fx_lk *c, const fx_op *op);
@@ -128,6 +128,17 @@ typedef struct fx_lk_scope {
 } fx_lk_scope;
 fx_lk_scope fx_lk_hoist(fx_lk *c, fx_kop *const *index, int n, fx_kop **own);
 void fx_lk_leave(fx_lk *c, fx_lk_scope s);
+
+/* A reduction being made: between begin and end code goes into it, once for each k below n. end: what is combined (b: the
+ * second factor of FX_KIR_DOT, else NULL); the result. */
+typedef struct fx_lk_fold {
+    fx_kop *loop, *k;            /* the reduction; its counter */
+    fx_lk_scope outside;
+} fx_lk_fold;
+fx_lk_fold fx_lk_fold_begin(fx_lk *c, fx_kir_combine kind, int lanes, fx_dtype t, fx_kop *n);
+fx_kop *fx_lk_fold_end(fx_lk *c, const fx_lk_fold *f, fx_kop *a, fx_kop *b);
+/* lo <= at < hi */
+fx_kop *fx_lk_within(fx_lk *c, fx_kop *at, fx_kop *lo, fx_kop *hi);
 
 /* A number of a tensor as index in an axis of n; negative ones count from its end. */
 fx_kop *fx_lk_from_end(fx_lk *c, fx_kop *at, fx_dim n);

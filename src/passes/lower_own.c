@@ -94,13 +94,12 @@ static void make_cumsum(fx_lk *c, fx_op *op, const int32_t *result)
     along at = along_axis(c, t, fx_op_axis(op, FX_A_AXIS, t->rank));
     fx_dtype wide = fx_lk_wide(t->dtype);
     fx_kop *y = fx_lk_buffer_as(c, result[0], FX_KIR_OUT, at.dim, 3), *x = fx_lk_buffer_as(c, kept_of(c, op, 0), FX_KIR_IN, at.dim, 3);
-    fx_kop *acc, *i, *n, *sum, *v, *zero = NULL;
+    fx_kop *acc, *i, *n, *sum, *v;
     inside behind, axis;
 
     tasks(c, at.dim[0]);
     behind = open_block(c, fx_kir_forall(c->m, fx_lk_num(c, 0), fx_lk_size(c, at.dim[2])), 0);
-    zero = fx_dtype_is_float(wide) ? fx_kir_float(c->m, fx_ktype_of(wide, 1), 0) : fx_kir_int(c->m, fx_ktype_of(wide, 1), 0);
-    acc = fx_kir_local(c->m, zero, FX_STR("sum"));
+    acc = fx_kir_local(c->m, fx_lower_zero(c, fx_ktype_of(wide, 1)), FX_STR("sum"));
     n = fx_lk_size(c, at.dim[1]);
     axis = open_for(c, fx_lk_num(c, 0), n, NULL);
     i = counter(&axis);

@@ -119,8 +119,7 @@ static void sum_tile(tile *t, fx_kop *const *row, fx_kop *from, fx_kop *to)
 {
     fx_lk *c = t->c;
     fx_lk_scope here = { c->m->at, c->m->before };
-    fx_ktype vec = fx_ktype_of(t->wide, t->lanes);
-    fx_kop *zero = fx_dtype_is_float(t->wide) ? fx_kir_float(c->m, vec, 0) : fx_kir_int(c->m, vec, 0);
+    fx_kop *zero = fx_lower_zero(c, fx_ktype_of(t->wide, t->lanes));
     fx_kop *j[2] = { from, fx_lk_add(c, from, fx_lk_num(c, t->lanes)) }, *mask[2], *sum[2 * MAX_TILE], *loop;
 
     for (int h = 0; h < 2; h++)

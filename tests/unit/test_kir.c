@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "kir_random.h"
+#include "kir_run.h"
 
 static fx_arena arena;
 static fx_buf out;
@@ -314,21 +314,6 @@ TEST(bounds_are_found) { CHECK(run_cases(FXTEST_SOURCE "/tests/cases/kir/bounds.
 TEST(what_is_apart_is_found) { CHECK(run_cases(FXTEST_SOURCE "/tests/cases/kir/apart.kir") > 20); }
 
 /* ---- Random kernels ---------------------------------------------------------------------------------- */
-
-/* Runs all tasks in the interpreter; whether there was a fault. */
-static bool interpret(fx_kir_kernel *k, kir_data *d)
-{
-    fx_kir_launch l = { d->args, d->buffers };
-    fx_kir_fault fault = { .op = -1 };
-    fx_kir_interp *x = NULL;
-    fx_error err = { 0 };
-
-    CHECK_OK(fx_kir_interp_new(&x, &fx_mem_libc, k, &err), err);
-    if (x)
-        fx_kir_interp_run(x, &l, 0, fx_kir_interp_tasks(x, &l), &fault);
-    fx_kir_interp_free(x);
-    return fault.op >= 0;
-}
 
 static int random_kernels(void) { return getenv("FXTEST_LONG") ? 20000 : 300; }
 

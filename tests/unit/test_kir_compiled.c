@@ -4,23 +4,9 @@
 
 #include "codegen/code_load.h"
 #include "codegen/codegen.h"
-#include "kir_random.h"
+#include "kir_run.h"
 
 static fx_arena arena;
-
-static bool interpret(fx_kir_kernel *k, kir_data *d)
-{
-    fx_kir_launch l = { d->args, d->buffers };
-    fx_kir_fault fault = { .op = -1 };
-    fx_kir_interp *x = NULL;
-    fx_error err = { 0 };
-
-    CHECK_OK(fx_kir_interp_new(&x, &fx_mem_libc, k, &err), err);
-    if (x)
-        fx_kir_interp_run(x, &l, 0, fx_kir_interp_tasks(x, &l), &fault);
-    fx_kir_interp_free(x);
-    return fault.op >= 0;
-}
 
 static bool run_compiled(const fx_codegen *cg, const fx_target *host, fx_kir_module *m, kir_data *d)
 {
