@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -380,6 +381,11 @@ class Terminal:
             assert self.read() and time.monotonic() < end, self.out.decode(errors="replace")
         self.out = self.out[self.out.rindex(re.search(pattern, self.out.decode(errors="replace")).group(0).encode()):]
 
+    def prompt(self):
+        """Waits until it asks for a message and reads the keys itself: what is typed before is echoed twice."""
+        self.wait_for("> $")
+        assert until(lambda: not termios.tcgetattr(self.fd)[3] & termios.ECHO, 5), self.out.decode(errors="replace")
+
     def type(self, text):
         os.write(self.fd, text.encode())
 
@@ -411,7 +417,7 @@ def logged(tmp_path, role):
 def test_asking(terminal, tmp_path, smol_path):
     t = terminal({"tools": [command("f", ["sh", "-c", "echo ran >> ran; echo done"])]}, "--call", "f", model=smol_path)
     for asked, (answer, runs) in enumerate((("n", 0), ("what\ny", 1), ("a", 2), (None, 3)), 1):
-        t.wait_for("> $")
+        t.prompt()
         t.type("go\n")
         if answer:
             t.wait_for(r"run f \{\} \? \[y\]es, \[n\]o, \[a\]lways: $")
@@ -419,7 +425,7 @@ def test_asking(terminal, tmp_path, smol_path):
         assert until(lambda: t.read(0.05) and len(logged(tmp_path, "user")) == asked and len(logged(tmp_path, "assistant")) == 2 * asked), t.out
         ran = (tmp_path / "ran").read_text().count("ran") if (tmp_path / "ran").exists() else 0
         assert ran == runs
-    t.wait_for("> $")
+    t.prompt()
     t.type("/quit\n")
     assert t.end() == 0
     assert [json.loads(m["content"])["error"] if m["content"][0] == "{" else m["content"] for m in logged(tmp_path, "tool")] == [
@@ -431,13 +437,13 @@ def test_asking(terminal, tmp_path, smol_path):
 def test_interrupting_a_tool(terminal, tmp_path):
     mark = f"73.{os.getpid()}"
     t = terminal({"tools": [command("f", ["sh", "-c", f"echo begun; sleep {mark}"])]}, "--call", "f", "--allow", "all")
-    t.wait_for("> $")
+    t.prompt()
     t.type("go\n")
     assert until(lambda: t.read(0.05) and len(processes_with(mark)) > 0)
     t.type("\x03")
     t.wait_for(r"\(stopped\)")
     assert until(lambda: not processes_with(mark))
-    t.wait_for("> $")
+    t.prompt()
     t.type("\x04")
     assert t.end() == 0
     assert json.loads(logged(tmp_path, "tool")[0]["content"]) == {"error": "the user interrupted it", "output": "begun\n"}
@@ -447,13 +453,13 @@ def test_interrupting_a_reply(terminal, tmp_path, smol_path):
     """What there was of it is kept; the next message gets a reply."""
     t = terminal({"tools": []}, "--ignore-eos", "-n", "4000", model=smol_path)
     for replies in (1, 2):
-        t.wait_for("> $")
+        t.prompt()
         t.type("Tell me a long story.\n")
         t.wait_for(r"(?s)story\.\r\n.{20}")
         t.type("\x03")
         t.wait_for(r"\(stopped\)")
         assert len(logged(tmp_path, "assistant")) == replies
-    t.wait_for("> $")
+    t.prompt()
     t.type("/quit\n")
     assert t.end() == 0
     assert all(m["content"] and "emitted" not in m for m in logged(tmp_path, "assistant"))
@@ -461,12 +467,12 @@ def test_interrupting_a_reply(terminal, tmp_path, smol_path):
 
 def test_interrupting_a_server(terminal, tmp_path):
     t = terminal(fake("silent", timeout=60), "--call", "f", "--allow", "all")
-    t.wait_for("> $")
+    t.prompt()
     t.type("go\n")
     t.wait_for(r"\* f \{\}")
     time.sleep(0.3)
     t.type("\x03")
-    t.wait_for("> $")
+    t.prompt()
     t.type("/quit\n")
     assert t.end() == 0
     assert json.loads(logged(tmp_path, "tool")[0]["content"]) == {"error": "interrupted by the user"}
@@ -556,7 +562,7 @@ def test_torn_and_foreign_transcripts(agent, tmp_path):
 
 def test_one_program_at_a_time(terminal, agent, tmp_path):
     t = terminal({"tools": []})
-    t.wait_for("> $")
+    t.prompt()
     status, _, errors = agent({}, "--transcript", str(tmp_path / "t.jsonl"), check=False)
     assert status == 1 and "another program has it open" in errors
     t.type("/quit\n")
