@@ -202,7 +202,8 @@ FORNAX_API fornax_context *fornax_model_context(const fornax_model *model);
 typedef struct fornax_text fornax_text;
 FORNAX_API fornax_status fornax_inspect(fornax_text **out, fornax_context *ctx, const char *path, int json,
                                         fornax_error *err);
-/* What compiling does, for people. Of a model: the graph of a step as it is built and after each pass that changed it. Of a graph as text
+/* What compiling does, for people. Of a model: the graph of a step as it is built and after each pass that changed it, and why a pass left
+ * what looked like its own. Of a graph as text
  * (a path that ends in .txt; fornax_graph.h): which values are kept in memory and why, and the launches. */
 FORNAX_API fornax_status fornax_explain(fornax_text **out, fornax_context *ctx, const char *path, fornax_error *err);
 FORNAX_API const char *fornax_text_bytes(const fornax_text *text, size_t *n);   /* zero-terminated */

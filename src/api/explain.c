@@ -20,10 +20,15 @@ static void after_pass(void *user, const char *pass, const fx_graph *g, int64_t 
         fx_graph_print(g, b);
 }
 
+static void missed(void *user, const char *pass, const fx_op *root, const char *why)
+{
+    fx_buf_printf(user, "# pass %s: not at %%%.*s (%s): %s\n", pass, FX_STR_ARG(fx_op_label(root)), fx_opcode_name(root->code), why);
+}
+
 static fx_status explain_model(fornax_context *ctx, const char *path, fx_buf *out, fx_error *err)
 {
     fx_model_options mo = { .kv_auto = true, .mode = FX_MODE_AUTO };
-    fx_pass_options po = { .mode = FX_MODE_AUTO, .trace = after_pass, .trace_user = out };
+    fx_pass_options po = { .mode = FX_MODE_AUTO, .trace = after_pass, .miss = missed, .trace_user = out };
     fx_model_desc desc;
     fx_weights *w;
     fx_arena arena;

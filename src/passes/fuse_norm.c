@@ -28,14 +28,21 @@ static bool bring(fx_value *w, fx_op *op)
     return w->def && w->def->block == op->block && fx_op_before(w->def, op);
 }
 
-static fx_value *rewrite_add(fx_graph *g, fx_op *norm)
+static fx_value *rewrite_add(fx_graph *g, fx_op *norm, const char **why)
 {
     fx_op *add = fx_arg_of(norm, 0, FX_OP_ADD), *fused;
     fx_value *w = fx_op_in(norm, 1);
 
-    if (!add || add->block != norm->block || add->out[0].type.dtype != FX_F32 || by_heads(&add->out[0], w) ||
-        !fx_type_eq(&fx_op_in(add, 0)->type, &fx_op_in(add, 1)->type) || !bring(w, add))
+    if (!add)
         return NULL;
+    if (add->block != norm->block || add->out[0].type.dtype != FX_F32)
+        return fx_give_up(why, "the sum isn't f32, or of another block");
+    if (by_heads(&add->out[0], w))
+        return fx_give_up(why, "the norm is by heads");
+    if (!fx_type_eq(&fx_op_in(add, 0)->type, &fx_op_in(add, 1)->type))
+        return fx_give_up(why, "the sum broadcasts");
+    if (!bring(w, add))
+        return fx_give_up(why, "the norm's weight isn't there when the sum is");
     fx_insert_at(g->module, fx_before(add));
     fused = FX_OP(g->module, ADD_RMSNORM, FX_IN(fx_op_in(add, 0), fx_op_in(add, 1), w),
                   FX_ATTRS(FX_AF(EPS, fx_op_f(norm, FX_A_EPS)), FX_AF(OFFSET, fx_op_f(norm, FX_A_OFFSET))));
@@ -47,7 +54,7 @@ static fx_value *rewrite_add(fx_graph *g, fx_op *norm)
     return &fused->out[1];
 }
 
-static fx_value *rewrite_quant(fx_graph *g, fx_op *quant)
+static fx_value *rewrite_quant(fx_graph *g, fx_op *quant, const char **why)
 {
     fx_op *norm = fx_arg_of(quant, 0, FX_OP_RMSNORM), *fused;
     fx_value *residual = NULL, *w;
@@ -56,13 +63,15 @@ static fx_value *rewrite_quant(fx_graph *g, fx_op *quant)
     if (!norm) {
         norm = fx_arg_of(quant, 0, FX_OP_ADD_RMSNORM);
         y = 1;
-        if (!norm || fx_op_in(quant, 0) != &norm->out[1])
+        if (!norm)
             return NULL;
+        if (fx_op_in(quant, 0) != &norm->out[1])
+            return fx_give_up(why, "what is rounded is the sum, not the norm");
         residual = fx_op_in(norm, 1);
     }
     w = fx_op_in(norm, y ? 2 : 1);
     if (norm->block != quant->block || by_heads(fx_op_in(norm, 0), w))
-        return NULL;
+        return fx_give_up(why, norm->block != quant->block ? "the norm is of another block" : "the norm is by heads");
     fx_insert_at(g->module, fx_before(norm));
     fused = FX_OP(g->module, RMSNORM_QUANT, FX_IN(fx_op_in(norm, 0), residual, w),
                   FX_ATTRS(FX_AF(EPS, fx_op_f(norm, FX_A_EPS)), FX_AF(OFFSET, fx_op_f(norm, FX_A_OFFSET))));

@@ -84,7 +84,7 @@ static bool can_gather(const fx_op *op, unsigned rows)
     return true;
 }
 
-static fx_value *rewrite(fx_graph *g, fx_op *gather)
+static fx_value *rewrite(fx_graph *g, fx_op *gather, const char **why)
 {
     fx_value *x = fx_op_in(gather, 0), *wanted = fx_op_in(gather, 1), *twin = earlier_twin(gather), *in[8];
     fx_op *op = x->def;
@@ -94,9 +94,12 @@ static fx_value *rewrite(fx_graph *g, fx_op *gather)
         return NULL;
     if (twin)
         return twin;
-    if (!rows || !keeps_rows(op) || op->block != gather->block || !fx_single_use(x) || op->n_in > (int)FX_COUNT(in) ||
-        !can_gather(op, rows))
-        return NULL;
+    if (!rows || !keeps_rows(op))
+        return op && op->n_in ? fx_give_up(why, "what it takes rows of isn't made row by row") : NULL;
+    if (op->block != gather->block || !fx_single_use(x))
+        return fx_give_up(why, "all rows have another reader, or are of another block");
+    if (op->n_in > (int)FX_COUNT(in) || !can_gather(op, rows))
+        return fx_give_up(why, "what it takes rows of isn't made of rows of f32");
     for (int i = 0; i < op->n_in; i++) {
         in[i] = fx_op_in(op, i);
         if (in[i] && (rows >> i & 1) && !is_shared(op, i))

@@ -10,26 +10,41 @@
 
 #define MAX_PARTS FX_PLAN_MAX_SRC
 
-static bool can_merge(const fx_op *op)
+/* Why op can't be merged with any; NULL: it can. */
+static const char *what_is_odd(const fx_op *op)
 {
     const fx_value *w = fx_op_in(op, 1), *bias = fx_op_in(op, 2);
 
-    return fx_value_is_const(w) && w->def->code != FX_OP_CONCAT && w->type.dim[0].n % 16 == 0 &&
-           (!bias || (fx_value_is_const(bias) && bias->def->code != FX_OP_CONCAT)) && !fx_op_in(op, 3);
+    if (!fx_value_is_const(w) || (bias && !fx_value_is_const(bias)))
+        return "a weight or bias isn't known before a step";
+    if (w->def->code == FX_OP_CONCAT || (bias && bias->def->code == FX_OP_CONCAT))
+        return "it is of several weights already";
+    if (w->type.dim[0].n % 16)
+        return "its rows end inside a tile of 16";
+    return fx_op_in(op, 3) ? "it has a residual" : NULL;
 }
 
-static bool alike(const fx_op *a, const fx_op *b)
+/* Why the two can't be merged; NULL: they can. */
+static const char *difference(const fx_op *a, const fx_op *b)
 {
     const fx_value *bias_a = fx_op_in(a, 2), *bias_b = fx_op_in(b, 2);
 
-    return can_merge(b) && a->block == b->block && fx_op_in(a, 1)->type.dtype == fx_op_in(b, 1)->type.dtype &&
-           fx_op_f(a, FX_A_SCALE) == fx_op_f(b, FX_A_SCALE) && !bias_a == !bias_b &&
-           (!bias_a || bias_a->type.dtype == bias_b->type.dtype);
+    if (what_is_odd(b))
+        return what_is_odd(b);
+    if (a->block != b->block)
+        return "another product of its input is of another block";
+    if (fx_op_in(a, 1)->type.dtype != fx_op_in(b, 1)->type.dtype)
+        return "another product of its input has a weight of another type";
+    if (fx_op_f(a, FX_A_SCALE) != fx_op_f(b, FX_A_SCALE))
+        return "another product of its input has another scale";
+    if (!bias_a != !bias_b || (bias_a && bias_a->type.dtype != bias_b->type.dtype))
+        return "of it and another product of its input only one has a bias, or they differ in type";
+    return NULL;
 }
 
 /* Products of root's x that may be merged with root, in the order of the block; 0 if one
  * comes before root (it is the root, then) or there are too few. */
-static int collect(fx_op *root, fx_op *parts[MAX_PARTS])
+static int collect(fx_op *root, fx_op *parts[MAX_PARTS], const char **why)
 {
     int n = 0;
 
@@ -37,8 +52,12 @@ static int collect(fx_op *root, fx_op *parts[MAX_PARTS])
         fx_op *op = u->user;
         int i = n;
 
-        if (op->code != FX_OP_LINEAR || u != &op->in[0] || (op != root && !alike(root, op)))
+        if (op->code != FX_OP_LINEAR || u != &op->in[0])
             continue;
+        if (op != root && difference(root, op)) {
+            *why = difference(root, op);
+            continue;
+        }
         if (op != root && fx_op_before(op, root))
             return 0;
         for (; i > 0 && fx_op_before(op, parts[i - 1]); i--)
@@ -82,11 +101,11 @@ static fx_str joined_name(fx_graph *g, fx_op *const *parts, int n)
     return name;
 }
 
-static fx_value *rewrite(fx_graph *g, fx_op *root)
+static fx_value *rewrite(fx_graph *g, fx_op *root, const char **why)
 {
     fx_op *parts[MAX_PARTS];
     fx_value *w, *y, *first = NULL;
-    int n = can_merge(root) ? collect(root, parts) : 0;
+    int n = what_is_odd(root) ? 0 : collect(root, parts, why);
     int64_t start = 0;
 
     if (!n)

@@ -7,8 +7,8 @@
  * A pass is a row: a rule that is tried at every op of one code ('root'), or a
  * function over the whole graph.  pipeline.c has them in order.  A rule looks at its
  * root and returns the value that replaces the root's result: NULL for "not here",
- * the root's own result if it changed the root in place.  The driver owns iteration and
- * termination, and takes out what nobody uses any more. */
+ * the root's own result if it changed the root in place; if it gives up where it might have fired, it says why.  The
+ * driver owns iteration and termination, and takes out what nobody uses any more. */
 #ifndef FX_PASSES_H
 #define FX_PASSES_H
 
@@ -24,7 +24,9 @@ typedef struct fx_pass_options {
     /* Called with the graph after each pass (and before the first, as "start"); NULL: not.
      * 'changes' counts rewrites. */
     void (*trace)(void *user, const char *pass, const fx_graph *g, int64_t changes);
-    void *trace_user;
+    /* Called for each root that a pass left though it looked like one of its own, when nothing changes any more; NULL: not. */
+    void (*miss)(void *user, const char *pass, const fx_op *root, const char *why);
+    void *trace_user;            /* of both */
 } fx_pass_options;
 
 #define FX_ROOT_ANY FX_OP_COUNT
@@ -32,7 +34,7 @@ struct fx_pass {
     const char *name;            /* "fuse-gate" */
     bool hides_products;         /* not run where adapters add to each product */
     fx_opcode root;
-    fx_value *(*rewrite)(fx_graph *g, fx_op *root);
+    fx_value *(*rewrite)(fx_graph *g, fx_op *root, const char **why);      /* *why: set where it gives up late */
     fx_status (*run)(fx_graph *g, const fx_pass_options *opt, int64_t *changes, fx_error *err);   /* instead */
 };
 
@@ -53,6 +55,12 @@ fx_status fx_lower_plan(fx_arena *arena, const fx_graph *g, bool adapters, fx_pl
 
 /* Takes op out if nothing uses it, and then what only it used. */
 void fx_drop_dead(fx_op *op);
+/* For rules that give up. */
+static inline fx_value *fx_give_up(const char **why, const char *reason)
+{
+    *why = reason;
+    return NULL;
+}
 /* Other operand of a two-operand op; b where a is asked for. */
 static inline fx_value *fx_other_in(const fx_op *op, int i) { return fx_op_in(op, 1 - i); }
 

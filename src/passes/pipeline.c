@@ -62,23 +62,26 @@ static int64_t count_ops(const fx_block *b)
     return n;
 }
 
-/* One sweep over a block; the number of rewrites. */
-static int64_t sweep(const fx_pass *pass, fx_graph *g, fx_block *b)
+/* One sweep over a block; the number of rewrites. opt: misses are told. */
+static int64_t sweep(const fx_pass *pass, fx_graph *g, fx_block *b, const fx_pass_options *opt)
 {
     int64_t changes = 0;
     fx_op *next;
 
     for (fx_op *op = b->first; op && !g->module->failed; op = next) {
+        const char *why = NULL;
         fx_point was;
         fx_value *v = NULL;
 
         for (int i = 0; i < op->n_regions; i++)
-            changes += sweep(pass, g, op->regions[i]->first);
+            changes += sweep(pass, g, op->regions[i]->first, opt);
         if (pass->root == FX_ROOT_ANY || op->code == pass->root) {
             was = fx_insert_at(g->module, fx_before(op));
-            v = pass->rewrite(g, op);
+            v = pass->rewrite(g, op, &why);
             fx_insert_at(g->module, was);
         }
+        if (opt && !v && why)
+            opt->miss(opt->trace_user, pass->name, op, why);
         next = op->next;
         if (!v)
             continue;
@@ -91,23 +94,25 @@ static int64_t sweep(const fx_pass *pass, fx_graph *g, fx_block *b)
     return changes;
 }
 
-static fx_status run_rule(const fx_pass *pass, fx_graph *g, int64_t *changes, fx_error *err)
+static fx_status run_rule(const fx_pass *pass, fx_graph *g, const fx_pass_options *opt, int64_t *changes, fx_error *err)
 {
     int64_t limit = 64 + 16 * count_ops(fx_graph_body(g)), n;
 
     do {
-        n = sweep(pass, g, fx_graph_body(g));
+        n = sweep(pass, g, fx_graph_body(g), NULL);
         *changes += n;
         if (*changes > limit)
             return fx_fail(err, FORNAX_EINTERNAL, "pass %s doesn't end", pass->name);
     } while (n && !g->module->failed);
+    if (opt->miss && !g->module->failed)
+        sweep(pass, g, fx_graph_body(g), opt);
     return fx_module_status(g->module, err);
 }
 
 fx_status fx_pass_run(const fx_pass *pass, fx_graph *g, const fx_pass_options *opt, int64_t *changes, fx_error *err)
 {
     *changes = 0;
-    FX_TRY(pass->run ? pass->run(g, opt, changes, err) : run_rule(pass, g, changes, err));
+    FX_TRY(pass->run ? pass->run(g, opt, changes, err) : run_rule(pass, g, opt, changes, err));
 #ifndef FX_NDEBUG
     FX_TRY(fx_module_check(g->module, err));
 #endif

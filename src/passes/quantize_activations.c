@@ -37,13 +37,13 @@ static fx_value *mark_experts(fx_op *op)
     return &op->out[0];
 }
 
-static fx_value *rewrite(fx_graph *g, fx_op *op)
+static fx_value *rewrite(fx_graph *g, fx_op *op, const char **why)
 {
     fx_value *x, *q;
 
+    (void)why;
     if (op->code == FX_OP_EXPERTS)
         return mark_experts(op);
-
     if (op->code != FX_OP_LINEAR && op->code != FX_OP_GATE)
         return NULL;
     x = fx_op_in(op, 0);

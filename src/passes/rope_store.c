@@ -30,16 +30,22 @@ static fx_op *head_norm(const fx_value *v, int64_t head_dim)
 }
 
 /* The store that feeds the attention, if it can move to it. */
-static fx_op *movable_store(fx_op *attend)
+static fx_op *movable_store(fx_op *attend, const char **why)
 {
     fx_op *store = fx_arg_of(attend, 1, FX_OP_KV_STORE);
 
-    if (!store || store->block != attend->block || fx_op_i(store, FX_A_LAYER) != fx_op_i(attend, FX_A_LAYER) ||
-        fx_op_i(store, FX_A_KV_HEADS) != fx_op_i(attend, FX_A_KV_HEADS))
+    if (!store)
         return NULL;
+    if (store->block != attend->block || fx_op_i(store, FX_A_LAYER) != fx_op_i(attend, FX_A_LAYER) ||
+        fx_op_i(store, FX_A_KV_HEADS) != fx_op_i(attend, FX_A_KV_HEADS)) {
+        *why = "the keys are stored for another layer, in another form or block";
+        return NULL;
+    }
     for (const fx_use *u = store->out[0].uses; u; u = u->next) {
-        if (u->user != attend && (u->user->block != attend->block || !fx_op_before(attend, u->user)))
+        if (u->user != attend && (u->user->block != attend->block || !fx_op_before(attend, u->user))) {
+            *why = "another reader of the stored keys comes first";
             return NULL;
+        }
     }
     return store;
 }
@@ -71,9 +77,9 @@ static void norms_first(const fx_value *q, const fx_value *k, int64_t dim, fx_op
         *qn = *kn = NULL;
 }
 
-static fx_value *rewrite(fx_graph *g, fx_op *attend)
+static fx_value *rewrite(fx_graph *g, fx_op *attend, const char **why)
 {
-    fx_op *store = movable_store(attend), *qr, *kr, *qn, *kn, *fused;
+    fx_op *store = movable_store(attend, why), *qr, *kr, *qn, *kn, *fused;
     fx_value *q, *k, *v, *inv_freq;
     int64_t dim = fx_op_i(attend, FX_A_HEAD_DIM), kv_heads = fx_op_i(attend, FX_A_KV_HEADS);
     int64_t v_dim = fx_op_i(attend, FX_A_V_DIM);
@@ -86,22 +92,23 @@ static fx_value *rewrite(fx_graph *g, fx_op *attend)
     v = fx_op_in(store, 1);
     norms_last(&q, &k, dim, &qn, &kn);
     if (qn && (!alike(qn, kn)))
-        return NULL;
+        return fx_give_up(why, "the norms of q and k differ");
     last = qn != NULL;
     qr = fx_def_of(q, FX_OP_ROPE);
     kr = fx_def_of(k, FX_OP_ROPE);
-    if (!qr != !kr || (qr && (!same_rotation(qr, kr) || !fx_single_use(q) || !fx_single_use(k) ||
-                              fx_op_i(qr, FX_A_HEAD_DIM) != dim)))
-        return NULL;
+    if (!qr != !kr || (qr && (!same_rotation(qr, kr) || fx_op_i(qr, FX_A_HEAD_DIM) != dim)))
+        return fx_give_up(why, "q and k aren't rotated alike");
+    if (qr && (!fx_single_use(q) || !fx_single_use(k)))
+        return fx_give_up(why, "a rotated value has another reader");
     if (!fx_dim_eq(k->type.dim[1], fx_dim_of(kv_heads * dim)) ||
         (v && !fx_dim_eq(v->type.dim[1], fx_dim_of(kv_heads * v_dim))) ||
         !v != (fx_op_i(attend, FX_A_LATENT) != 0) || !fx_dim_eq(k->type.dim[0], q->type.dim[0]))
-        return NULL;
+        return fx_give_up(why, "keys or values aren't rows of that many heads");
     q = qr ? fx_op_in(qr, 0) : q;
     k = kr ? fx_op_in(kr, 0) : k;
     inv_freq = qr ? fx_op_in(qr, 1) : NULL;
     if (inv_freq && !fx_value_is_const(inv_freq))
-        return NULL;
+        return fx_give_up(why, "the frequencies aren't known before a step");
     if (!last)
         norms_first(q, k, dim, &qn, &kn);
     fused = FX_OP(g->module, ROPE_STORE,

@@ -88,6 +88,7 @@ def test_explain(graph):
     assert p.returncode == 0 and p.stdout.startswith("graph @step {"), p.stderr
     passes = dict(re.findall(r"^# pass (\S+): (\d+) rewrites$", p.stdout, re.M))
     assert int(passes["fuse-gate"]) > 0 and p.stdout.count("graph @step {") == 1 + sum(int(n) > 0 for n in passes.values())
+    assert re.search(r"^# pass gather-early: not at %\S+ \(gather\): all rows have another reader", p.stdout, re.M)
     p = subprocess.run([FORNAX, "explain", "none.txt"], capture_output=True, text=True, timeout=60)
     assert p.returncode == 1 and "none.txt" in p.stderr
 

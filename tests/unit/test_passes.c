@@ -1,7 +1,7 @@
 /* test_passes.c - the cases of tests/cases/passes, and what holds for the pipeline.
  *
  * A case is:  "pass NAME" (or "pass all": the whole pipeline), perhaps "mode f32" (or bf16, f16, adapters), a graph, then "expect" and
- * the graph it becomes, or "expect unchanged".  Names of values don't count, but
+ * the graph it becomes, or "expect unchanged: why" (the reason that the rule gives; none: it gives none).  Names of values don't count, but
  * those of inputs and weights; the order of ops does. */
 #include "fxtest.h"
 
@@ -19,6 +19,7 @@ typedef struct one_case {
     char pass[64], mode[16];
     fx_buf before, after;
     bool unchanged;
+    char why[160], said[160];    /* expected, and the first one given */
     int line;
 } one_case;
 
@@ -45,9 +46,18 @@ static fx_dtype_mode mode_of(const char *name)
          : !strcmp(name, "f16") ? FX_MODE_F16 : FX_MODE_AUTO;
 }
 
-static fx_status run_passes(const one_case *c, fx_graph *g, int64_t *changes, fx_error *err)
+static void take_reason(void *user, const char *pass, const fx_op *root, const char *why)
 {
-    fx_pass_options opt = { .mode = mode_of(c->mode), .adapters = !strcmp(c->mode, "adapters") };
+    one_case *c = user;
+
+    (void)pass, (void)root;
+    if (!c->said[0])
+        snprintf(c->said, sizeof(c->said), "%s", why);
+}
+
+static fx_status run_passes(one_case *c, fx_graph *g, int64_t *changes, fx_error *err)
+{
+    fx_pass_options opt = { .mode = mode_of(c->mode), .adapters = !strcmp(c->mode, "adapters"), .miss = take_reason, .trace_user = c };
     const fx_pass *pass = fx_pass_find(fx_str_of(c->pass));
 
     if (!strcmp(c->pass, "all")) {
@@ -67,7 +77,7 @@ static void count(const one_case *c)
     }
 }
 
-static void run_case(const char *file, const one_case *c)
+static void run_case(const char *file, one_case *c)
 {
     fx_error err = { 0 };
     fx_arena a;
@@ -89,6 +99,8 @@ static void run_case(const char *file, const one_case *c)
             FXTEST_FAIL("%s:%d: %s gives\n%sinstead of\n%s", file, c->line, c->pass, got.p, want.p);
         if ((changes != 0) == c->unchanged)
             FXTEST_FAIL("%s:%d: %s counts %lld changes", file, c->line, c->pass, (long long)changes);
+        if (c->unchanged && strcmp(c->why, c->said))
+            FXTEST_FAIL("%s:%d: %s gives the reason: %s", file, c->line, c->pass, c->said);
         count(c);
     }
     fx_buf_done(&got);
@@ -112,6 +124,7 @@ static void start_case(one_case *c, int line)
     fx_buf_clear(&c->before);
     fx_buf_clear(&c->after);
     c->unchanged = false;
+    c->why[0] = c->said[0] = 0;
     strcpy(c->mode, "auto");
     c->line = line;
 }
@@ -143,7 +156,8 @@ static void run_file(const char *path, const char *file)
             expecting = false;
         } else if (read_word(line, "mode", word, sizeof(c.mode))) {
             strcpy(c.mode, word);
-        } else if (fx_str_is(line, "expect") || fx_str_is(line, "expect unchanged")) {
+        } else if (fx_str_is(line, "expect") || fx_str_is(line, "expect unchanged") ||
+                   read_word(line, "expect unchanged:", c.why, sizeof(c.why))) {
             expecting = true;
             c.unchanged = !fx_str_is(line, "expect");
         } else {
@@ -185,8 +199,9 @@ TEST(cases)
 
 /* ---- The driver ---------------------------------------------------------------------------- */
 
-static fx_value *forever(fx_graph *g, fx_op *op)
+static fx_value *forever(fx_graph *g, fx_op *op, const char **why)
 {
+    (void)why;
     return FX_OP1(g->module, RELU, FX_IN(fx_op_in(op, 0)), FX_NOATTR);
 }
 
