@@ -138,9 +138,11 @@ static fx_value *fold_concat(fx_graph *g, fx_op *op)
     return y ? constant(g, &op->out[0].type, y, total) : NULL;
 }
 
-static fx_value *rewrite(fx_graph *g, fx_op *op)
+static fx_value *rewrite(fx_graph *g, fx_op *op, const char **why)
 {
     fx_value *v = NULL;
+
+    (void)why;
 
     switch (op->code) {
     case FX_OP_ADD:
