@@ -3,7 +3,7 @@
  * An axis tells x if all its indices are x * c + base + r with 0 <= r < c and one base that is the same in all
  * iterations: there, accesses with different x never meet.  (The counter of a FOR by steps of s: 0 <= r < c * s.)  Several
  * axes tell the counter t if t is among their x, or follows from them: x / m and x % m tell x (also where m is
- * 0: the quotient is 0, the remainder x), if m is the same in all iterations. */
+ * 0: the quotient is 0, the remainder x), if m is the same in all iterations; x + m and x - m tell x. */
 #include "kir/kir_range.h"
 
 #define MAX_SPLITS 4
@@ -155,10 +155,24 @@ static bool add_known(known *k, const fx_kop *x)
     return true;
 }
 
+/* What a sum or difference tells, of which one operand is the same in all iterations: the other one. NULL: nothing. */
+static const fx_kop *told_by_sum(const fx_kop *x, const fx_kop *counter)
+{
+    for (int i = 0; i < 2 && (x->code == FX_KIR_ADD || x->code == FX_KIR_SUB); i++) {
+        if (!fx_kir_varies(x->in[i], counter->parent))
+            return x->in[1 - i];
+    }
+    return NULL;
+}
+
 /* One more that follows from those that are known; false: none. */
 static bool follow(known *k, const fx_kop *counter)
 {
     for (int i = 0; i < k->n; i++) {
+        const fx_kop *part = told_by_sum(k->at[i], counter);
+
+        if (part && add_known(k, part))
+            return true;
         for (int j = 0; j < k->n; j++) {
             const fx_kop *q = k->at[i], *r = k->at[j];
 

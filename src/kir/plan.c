@@ -42,6 +42,8 @@ static const char *const launch_names[FX_L_OPS] = {
     [FX_L_SPLICE] = "splice",
 };
 
+const char *fx_launch_name(fx_launch_op op) { return launch_names[op]; }
+
 /* ---- Layout --------------------------------------------------------------------------- */
 
 typedef struct slot {

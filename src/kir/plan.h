@@ -106,6 +106,8 @@ typedef enum fx_launch_op {
     FX_L_OPS
 } fx_launch_op;
 
+const char *fx_launch_name(fx_launch_op op);     /* "rmsnorm" */
+
 typedef struct fx_launch {
     fx_launch_op op;
     fx_rows_of rows;             /* of its outputs */

@@ -6,6 +6,7 @@
  *
  * Narrow floats are values of their dtype between ops, since that is where they are rounded; inside an
  * op they are f32. */
+#include "kir/kir_act.h"
 #include "passes/lower_kir_int.h"
 
 #include <math.h>
@@ -295,13 +296,6 @@ fx_kop *fx_lk_operand(fx_lk *c, const fx_op *op, int i, const fx_type *result, f
     return fx_lk_value(c, v, own);
 }
 
-static fx_kop *sigmoid_times(fx_lk *c, fx_kop *a, fx_kop *factor)
-{
-    fx_kop *e = op1(c, FX_KIR_EXP, op1(c, FX_KIR_NEG, a));
-
-    return op2(c, FX_KIR_DIV, factor, op2(c, FX_KIR_ADD, NUM(1), e));
-}
-
 static fx_kop *map_same(fx_lk *c, const fx_op *op, fx_kop *a, fx_kop *b, fx_kir_code code)
 {
     (void)op;
@@ -318,32 +312,30 @@ static fx_kop *map_sigmoid(fx_lk *c, const fx_op *op, fx_kop *a, fx_kop *b, fx_k
 {
     (void)b, (void)code;
     if (op->code == FX_OP_GELU_QUICK)
-        return op2(c, FX_KIR_MUL, a, sigmoid_times(c, op2(c, FX_KIR_MUL, a, NUM(1.702)), NUM(1)));
-    return sigmoid_times(c, a, op->code == FX_OP_SILU ? a : NUM(1));
+        return op2(c, FX_KIR_MUL, a, fx_kir_sigmoid(c->m, op2(c, FX_KIR_MUL, a, NUM(1.702))));
+    return op->code == FX_OP_SILU ? fx_kir_silu(c->m, a) : fx_kir_sigmoid(c->m, a);
 }
 
 static fx_kop *map_swiglu(fx_lk *c, const fx_op *op, fx_kop *a, fx_kop *b, fx_kir_code code)
 {
     (void)op, (void)code;
-    return op2(c, FX_KIR_MUL, sigmoid_times(c, a, a), b);
+    return op2(c, FX_KIR_MUL, fx_kir_silu(c->m, a), b);
 }
 
 static fx_kop *map_gelu(fx_lk *c, const fx_op *op, fx_kop *a, fx_kop *b, fx_kir_code code)
 {
-    fx_kop *erf = op1(c, FX_KIR_ERF, op2(c, FX_KIR_MUL, a, NUM(0.70710678118654752440)));
+    fx_kop *erf;
 
-    (void)op, (void)b, (void)code;
+    (void)b, (void)code;
+    if (a->type.t == FX_F32)
+        return op->code == FX_OP_GELU ? fx_kir_gelu(c->m, a) : fx_kir_gelu_tanh(c->m, a);
+    if (op->code == FX_OP_GELU_TANH) {
+        fx_kop *cube = op2(c, FX_KIR_MUL, op2(c, FX_KIR_MUL, a, a), a);
+
+        return fx_kir_sigmoid_times(c->m, op2(c, FX_KIR_MUL, fx_kir_op3(c->m, FX_KIR_FMA, cube, NUM(0.044715), a), NUM(1.59576912160573071176)), a);
+    }
+    erf = op1(c, FX_KIR_ERF, op2(c, FX_KIR_MUL, a, NUM(0.70710678118654752440)));
     return op2(c, FX_KIR_MUL, op2(c, FX_KIR_MUL, a, NUM(0.5)), op2(c, FX_KIR_ADD, NUM(1), erf));
-}
-
-/* x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3) */
-static fx_kop *map_gelu_tanh(fx_lk *c, const fx_op *op, fx_kop *a, fx_kop *b, fx_kir_code code)
-{
-    fx_kop *cube = op2(c, FX_KIR_MUL, op2(c, FX_KIR_MUL, a, a), a);
-    fx_kop *u = op2(c, FX_KIR_MUL, fx_kir_op3(c->m, FX_KIR_FMA, cube, NUM(0.044715), a), NUM(1.59576912160573071176));
-
-    (void)op, (void)b, (void)code;
-    return sigmoid_times(c, u, a);
 }
 
 static fx_kop *map_relu(fx_lk *c, const fx_op *op, fx_kop *a, fx_kop *b, fx_kir_code code)
@@ -495,7 +487,7 @@ static const map_row map_rows[] = {
     { FX_OP_GELU_QUICK, map_sigmoid, FX_KIR_EXP },
     { FX_OP_SWIGLU, map_swiglu, FX_KIR_EXP },
     { FX_OP_GELU, map_gelu, FX_KIR_ERF },
-    { FX_OP_GELU_TANH, map_gelu_tanh, FX_KIR_EXP },
+    { FX_OP_GELU_TANH, map_gelu, FX_KIR_EXP },
     { FX_OP_RELU, map_relu, FX_KIR_MAX },
     { FX_OP_RELU2, map_relu, FX_KIR_MAX },
     { FX_OP_CLAMP, map_clamp, FX_KIR_MIN },

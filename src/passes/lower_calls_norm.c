@@ -1,0 +1,312 @@
+/* lower_calls_norm.c - calls that look along a row: norms, softmax, and rows in blocks of bytes. */
+#include "passes/lower_calls_int.h"
+
+#define BLOCK 32                 /* numbers of an fx_q8 block (kernels/quant.h) */
+#define WORDS 11                 /* of it: 8 of bytes, the factor, two sums */
+#define TINY 0x1p-96             /* less than this is 0 */
+
+static fx_kop *op1(fx_lc *c, fx_kir_code code, fx_kop *a) { return fx_kir_op1(c->m, code, a); }
+static fx_kop *op2(fx_lc *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
+static fx_kop *select3(fx_lc *c, fx_kop *on, fx_kop *a, fx_kop *b) { return fx_kir_op3(c->m, FX_KIR_SELECT, on, a, b); }
+
+/* ---- Blocks of bytes --------------------------------------------------------------------------------- */
+
+static fx_call_ref panel_ref(const fx_lc *c, size_t q8, size_t at)
+{
+    return (fx_call_ref){ .from = FX_FROM_PANELS, .launch = c->at, .at = (uint32_t)at, .q8 = (uint32_t)q8 };
+}
+
+static fx_kop *panel_buffer(fx_lc *c, int64_t k, fx_kop *panels, fx_kop *rows, fx_call_ref ref, const char *name)
+{
+    fx_kir_buf b = { .dtype = FX_I32, .rank = 4, .access = FX_KIR_OUT, .name = fx_str_of(name),
+                     .extent = { panels, fx_kir_dim(c->m, k / BLOCK), fx_kir_dim(c->m, WORDS), rows } };
+
+    return fx_lc_buffer(c, ref, &b);
+}
+
+fx_lc_panels fx_lc_q8(fx_lc *c, int slot, size_t q8)
+{
+    int64_t k = c->plan->bufs[fx_lc_ref(c, slot)->index].cols;
+    fx_kop *n_wide = fx_lc_arg(c, panel_ref(c, q8, offsetof(fx_call_panels, n_wide)), "n_wide");
+    fx_kop *wide = fx_lc_arg(c, panel_ref(c, q8, offsetof(fx_call_panels, wide)), "wide");
+    fx_kop *n_narrow = fx_lc_arg(c, panel_ref(c, q8, offsetof(fx_call_panels, n_narrow)), "n_narrow");
+    fx_kop *narrow = fx_lc_arg(c, panel_ref(c, q8, offsetof(fx_call_panels, narrow)), "narrow");
+    fx_kop *edge = op2(c, FX_KIR_MUL, n_wide, wide), *behind = op2(c, FX_KIR_SUB, c->row, edge);
+
+    return (fx_lc_panels){
+        .wide = panel_buffer(c, k, n_wide, wide, panel_ref(c, q8, offsetof(fx_call_panels, data)), "wide_panels"),
+        .narrow = panel_buffer(c, k, n_narrow, narrow, panel_ref(c, q8, offsetof(fx_call_panels, rest)), "narrow_panels"),
+        .is_wide = op2(c, FX_KIR_LT, c->row, edge),
+        .at = { { op2(c, FX_KIR_DIV, behind, narrow), op2(c, FX_KIR_REM, behind, narrow) },
+                { op2(c, FX_KIR_DIV, c->row, wide), op2(c, FX_KIR_REM, c->row, wide) } },
+    };
+}
+
+/* One of all lanes (a power of two of them), by halves. */
+static fx_kop *fold_lanes(fx_lc *c, fx_kir_code code, fx_kop *v)
+{
+    uint8_t lane[FX_KIR_MAX_LANES];
+
+    for (int n = v ? v->type.lanes / 2 : 0; n > 0; n /= 2) {
+        fx_kop *low, *high;
+
+        for (int i = 0; i < 2 * n; i++)
+            lane[i] = (uint8_t)i;
+        low = fx_kir_shuffle(c->m, v, v, lane, n);
+        high = fx_kir_shuffle(c->m, v, v, lane + n, n);
+        v = op2(c, code, low, high);
+    }
+    return v && v->type.lanes == 1 ? fx_kir_extract(c->m, v, 0) : v;
+}
+
+static fx_kop *splat(fx_lc *c, fx_kop *x, int lanes) { return fx_kir_splat(c->m, x, lanes); }
+static fx_kop *i32(fx_lc *c, int64_t x, int lanes) { return fx_kir_int(c->m, fx_ktype_of(FX_I32, lanes), x); }
+
+typedef struct block {
+    fx_kop *words;               /* 8 */
+    fx_kop *d, *sum, *sum16;     /* i32: the factor by its bits, what is stored of the sums */
+} block;
+
+/* q = x / d rounded to nearest even, by adding 1.5 * 2^23; d and q of what isn't finite, or nearly nothing, are NaN and 0, or 0. */
+static block quantized(fx_lc *c, fx_kop *v)
+{
+    static const uint8_t first[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    fx_ktype bits = fx_ktype_of(FX_I32, BLOCK), one = fx_ktype_of(FX_I32, 1);
+    fx_kop *most = op2(c, FX_KIR_AND, fx_kir_bitcast(c->m, v, bits), i32(c, INT32_MAX, BLOCK)), *d, *inv, *q, *bad, *nothing, *zero;
+    fx_kop *magic = fx_lc_f32(c, 0x1.8p23, BLOCK);
+    block b;
+
+    most = fold_lanes(c, FX_KIR_MAX, most);
+    d = fx_kir_bitcast(c->m, most, fx_ktype_of(FX_F32, 1));
+    bad = op2(c, FX_KIR_LE, i32(c, 0x7f800000, 1), most);
+    nothing = op2(c, FX_KIR_LT, d, fx_lc_f32(c, TINY, 1));
+    d = op2(c, FX_KIR_DIV, d, fx_lc_f32(c, 127, 1));
+    inv = op2(c, FX_KIR_DIV, fx_lc_f32(c, 1, 1), d);
+    q = op2(c, FX_KIR_ADD, op2(c, FX_KIR_MUL, v, splat(c, inv, BLOCK)), magic);
+    q = op2(c, FX_KIR_SUB, fx_kir_bitcast(c->m, q, bits), fx_kir_bitcast(c->m, magic, bits));
+    zero = op2(c, FX_KIR_OR, bad, nothing);
+    q = select3(c, splat(c, zero, BLOCK), i32(c, 0, BLOCK), q);
+    d = select3(c, nothing, i32(c, 0, 1), fx_kir_bitcast(c->m, d, one));
+    b.d = select3(c, bad, i32(c, 0x7fc00000, 1), d);
+    b.words = q ? fx_kir_bitcast(c->m, fx_kir_convert(c->m, q, FX_I8), fx_ktype_of(FX_I32, BLOCK / 4)) : NULL;
+    b.sum = op1(c, FX_KIR_NEG, fold_lanes(c, FX_KIR_ADD, q));
+    b.sum16 = op1(c, FX_KIR_NEG, fold_lanes(c, FX_KIR_ADD, fx_kir_shuffle(c->m, q, q, first, 16)));
+    return b;
+}
+
+static void store_words(fx_lc *c, fx_kop *buf, fx_kop *const at[2], fx_kop *b, const block *w)
+{
+    for (int i = 0; i < WORDS; i++) {
+        fx_kop *word = i < 8 ? fx_kir_extract(c->m, w->words, i) : i == 8 ? w->d : i == 9 ? w->sum : w->sum16;
+
+        fx_kir_store(c->m, buf, word, (fx_kop *const[]){ at[0], b, fx_lc_num(c, i), at[1] }, 4, NULL);
+    }
+}
+
+void fx_lc_put_block(fx_lc *c, const fx_lc_panels *p, fx_kop *b, fx_kop *v)
+{
+    block w = quantized(c, v);
+    fx_kop *either = fx_kir_if(c->m, p->is_wide, true);
+    fx_kir_block *here = c->m->at;
+
+    if (!either)
+        return;
+    fx_kir_at(c->m, either->block[0]);
+    store_words(c, p->wide, p->at[1], b, &w);
+    fx_kir_at(c->m, either->block[1]);
+    store_words(c, p->narrow, p->at[0], b, &w);
+    fx_kir_at(c->m, here);
+}
+
+static void make_quant(fx_lc *c)
+{
+    fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_quant_args, x.p), FX_KIR_IN);
+    fx_lc_panels p = fx_lc_q8(c, FX_LC_OUT, offsetof(fx_quant_args, q8));
+    fx_lc_loop each = fx_lc_each(c, c->plan->bufs[fx_lc_ref(c, FX_LC_OUT)->index].cols / BLOCK);
+
+    fx_lc_put_block(c, &p, each.i, fx_lc_load(c, x, op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, BLOCK)), BLOCK));
+    fx_lc_end(c, &each);
+}
+
+/* ---- RMS norm ------------------------------------------------------------------------------------------- */
+
+/* A row that is normed: x, or x + residual where that isn't kept. */
+typedef struct normed {
+    fx_kop *x, *residual, *w, *y;
+    const fx_rmsnorm_args *a;
+} normed;
+
+static fx_kop *row_value(fx_lc *c, const normed *s, fx_kop *j, int lanes)
+{
+    fx_kop *v = fx_lc_load(c, s->x, j, lanes);
+
+    return s->residual ? op2(c, FX_KIR_ADD, v, fx_lc_load(c, s->residual, j, lanes)) : v;
+}
+
+/* 1 / sqrt(sum / n + eps) */
+static fx_kop *inverse(fx_lc *c, fx_kop *sum, int64_t n, float eps)
+{
+    fx_kop *x = op2(c, FX_KIR_DIV, sum, fx_lc_f32(c, (double)(float)n, 1));
+
+    x = op2(c, FX_KIR_ADD, x, fx_lc_f32(c, (double)eps, 1));
+    return op2(c, FX_KIR_DIV, fx_lc_f32(c, 1, 1), op1(c, FX_KIR_SQRT, x));
+}
+
+static fx_kop *normed_value(fx_lc *c, const normed *s, fx_kop *inv, fx_kop *first, fx_kop *j, int lanes)
+{
+    fx_kop *v = op2(c, FX_KIR_MUL, row_value(c, s, fx_lc_op2(c, FX_KIR_ADD, first, j), lanes), splat(c, inv, lanes));
+    fx_kop *w = fx_kir_load(c->m, s->w, &j, 1, lanes, NULL);
+
+    return op2(c, FX_KIR_MUL, v, op2(c, FX_KIR_ADD, w, fx_lc_f32(c, (double)s->a->w_offset, lanes)));
+}
+
+static void norm_group(fx_lc *c, const normed *s, fx_kop *g)
+{
+    fx_kop *first = op2(c, FX_KIR_MUL, g, fx_lc_num(c, s->a->dim)), *v, *inv;
+    fx_lc_loop loop = fx_lc_fold(c, FX_KIR_DOT, s->a->dim);
+
+    v = row_value(c, s, op2(c, FX_KIR_ADD, first, loop.i), 1);
+    inv = inverse(c, fx_lc_folded(c, &loop, v, v), s->a->dim, s->a->eps);
+    if (fx_lc_has(c, FX_LC_OUT + 2)) {
+        fx_lc_panels p = fx_lc_q8(c, FX_LC_OUT + 2, offsetof(fx_rmsnorm_args, q8));
+
+        loop = fx_lc_each(c, s->a->dim / BLOCK);
+        first = op2(c, FX_KIR_MUL, loop.i, fx_lc_num(c, BLOCK));
+        v = normed_value(c, s, inv, fx_lc_num(c, 0), first, BLOCK);
+        if (s->y)
+            fx_lc_store(c, s->y, v, first);
+        fx_lc_put_block(c, &p, loop.i, v);
+    } else {
+        loop = fx_lc_each(c, s->a->dim);
+        fx_lc_store(c, s->y, normed_value(c, s, inv, first, loop.i, 1), op2(c, FX_KIR_ADD, first, loop.i));
+    }
+    fx_lc_end(c, &loop);
+}
+
+/* The sum is kept, and is from then on what is normed. */
+static void keep_sum(fx_lc *c, normed *s)
+{
+    fx_kop *sum = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_rmsnorm_args, sum.p), FX_KIR_INOUT);
+    fx_lc_loop each;
+
+    if (sum != s->x || s->residual) {
+        each = fx_lc_each(c, s->a->dim * s->a->n_groups);
+        fx_lc_store(c, sum, row_value(c, s, each.i, 1), each.i);
+        fx_lc_end(c, &each);
+    }
+    s->x = sum;
+    s->residual = NULL;
+}
+
+static void make_rmsnorm(fx_lc *c)
+{
+    const fx_rmsnorm_args *a = &c->l->args.rmsnorm;
+    normed s = { .a = a, .x = fx_lc_mat(c, 0, offsetof(fx_rmsnorm_args, x.p), FX_KIR_IN) };
+    bool y = fx_lc_has(c, FX_LC_OUT + 1), q8 = fx_lc_has(c, FX_LC_OUT + 2);
+    fx_lc_loop groups;
+
+    if (fx_lc_has(c, 1))
+        s.residual = fx_lc_mat(c, 1, offsetof(fx_rmsnorm_args, residual.p), FX_KIR_IN);
+    if (fx_lc_has(c, FX_LC_OUT))
+        keep_sum(c, &s);
+    if (!y && !q8)
+        return;
+    s.w = fx_lc_vec(c, 2, offsetof(fx_rmsnorm_args, w), a->dim);
+    s.y = y ? fx_lc_mat(c, FX_LC_OUT + 1, offsetof(fx_rmsnorm_args, y.p), FX_KIR_OUT) : NULL;
+    if (a->n_groups == 1) {
+        norm_group(c, &s, fx_lc_num(c, 0));
+        return;
+    }
+    groups = fx_lc_times(c, a->n_groups);
+    norm_group(c, &s, groups.i);
+    fx_lc_end(c, &groups);
+}
+
+/* ---- Layer norm ------------------------------------------------------------------------------------------- */
+
+typedef struct layer_norm {
+    const fx_layernorm_args *a;
+    fx_kop *x, *y, *w, *b;
+} layer_norm;
+
+static fx_kop *group_vector(fx_lc *c, fx_kop *v, int64_t step, fx_kop *first, fx_kop *j)
+{
+    fx_kop *at = step ? op2(c, FX_KIR_ADD, first, j) : j;
+
+    return fx_kir_load(c->m, v, &at, 1, 1, NULL);
+}
+
+/* The mean first, then the squares of what lies around it. */
+static void layer_norm_group(fx_lc *c, const layer_norm *n, fx_kop *g)
+{
+    fx_kop *first = op2(c, FX_KIR_MUL, g, fx_lc_num(c, n->a->dim)), *mean, *inv, *v;
+    fx_lc_loop loop = fx_lc_fold(c, FX_KIR_SUM, n->a->dim);
+
+    mean = fx_lc_folded(c, &loop, fx_lc_load(c, n->x, op2(c, FX_KIR_ADD, first, loop.i), 1), NULL);
+    mean = op2(c, FX_KIR_DIV, mean, fx_lc_f32(c, (double)(float)n->a->dim, 1));
+    loop = fx_lc_fold(c, FX_KIR_DOT, n->a->dim);
+    v = op2(c, FX_KIR_SUB, fx_lc_load(c, n->x, op2(c, FX_KIR_ADD, first, loop.i), 1), mean);
+    inv = inverse(c, fx_lc_folded(c, &loop, v, v), n->a->dim, n->a->eps);
+    loop = fx_lc_each(c, n->a->dim);
+    v = op2(c, FX_KIR_SUB, fx_lc_load(c, n->x, op2(c, FX_KIR_ADD, first, loop.i), 1), mean);
+    v = op2(c, FX_KIR_MUL, v, inv);
+    if (n->w)
+        v = op2(c, FX_KIR_MUL, v, op2(c, FX_KIR_ADD, group_vector(c, n->w, n->a->w_step, first, loop.i),
+                                      fx_lc_f32(c, (double)n->a->w_offset, 1)));
+    if (n->b)
+        v = op2(c, FX_KIR_ADD, v, group_vector(c, n->b, n->a->b_step, first, loop.i));
+    fx_lc_store(c, n->y, v, op2(c, FX_KIR_ADD, first, loop.i));
+    fx_lc_end(c, &loop);
+}
+
+static void make_layernorm(fx_lc *c)
+{
+    const fx_layernorm_args *a = &c->l->args.layernorm;
+    layer_norm n = { .a = a, .x = fx_lc_mat(c, 0, offsetof(fx_layernorm_args, x.p), FX_KIR_IN) };
+    fx_lc_loop groups;
+
+    if (fx_lc_has(c, 1))
+        n.w = fx_lc_vec(c, 1, offsetof(fx_layernorm_args, w), a->w_step ? a->dim * a->n_groups : a->dim);
+    if (fx_lc_has(c, 2))
+        n.b = fx_lc_vec(c, 2, offsetof(fx_layernorm_args, b), a->b_step ? a->dim * a->n_groups : a->dim);
+    n.y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_layernorm_args, y.p), FX_KIR_OUT);
+    if (a->n_groups == 1) {
+        layer_norm_group(c, &n, fx_lc_num(c, 0));
+        return;
+    }
+    groups = fx_lc_times(c, a->n_groups);
+    layer_norm_group(c, &n, groups.i);
+    fx_lc_end(c, &groups);
+}
+
+/* ---- Softmax --------------------------------------------------------------------------------------------------- */
+
+static void make_softmax(fx_lc *c)
+{
+    int64_t n = c->l->args.softmax.dim;
+    fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_softmax_args, x.p), FX_KIR_IN), *y, *most, *sum;
+    fx_lc_loop loop;
+
+    y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_softmax_args, y.p), FX_KIR_INOUT);
+    loop = fx_lc_fold(c, FX_KIR_GREATEST, n);
+    most = fx_lc_folded(c, &loop, fx_lc_load(c, x, loop.i, 1), NULL);
+    loop = fx_lc_each(c, n);
+    fx_lc_store(c, y, op1(c, FX_KIR_EXP, op2(c, FX_KIR_SUB, fx_lc_load(c, x, loop.i, 1), most)), loop.i);
+    fx_lc_end(c, &loop);
+    loop = fx_lc_fold(c, FX_KIR_SUM, n);
+    sum = fx_lc_folded(c, &loop, fx_lc_load(c, y, loop.i, 1), NULL);
+    sum = op2(c, FX_KIR_DIV, fx_lc_f32(c, 1, 1), sum);
+    loop = fx_lc_each(c, n);
+    fx_lc_store(c, y, op2(c, FX_KIR_MUL, fx_lc_load(c, y, loop.i, 1), sum), loop.i);
+    fx_lc_end(c, &loop);
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+const fx_lc_maker fx_lc_norms[] = {
+    { FX_L_QUANT, make_quant, offsetof(fx_quant_args, n_rows), NULL },
+    { FX_L_RMSNORM, make_rmsnorm, offsetof(fx_rmsnorm_args, n_rows), NULL },
+    { FX_L_LAYERNORM, make_layernorm, offsetof(fx_layernorm_args, n_rows), NULL },
+    { FX_L_SOFTMAX, make_softmax, offsetof(fx_softmax_args, n_rows), NULL },
+};
+const size_t fx_lc_n_norms = FX_COUNT(fx_lc_norms);

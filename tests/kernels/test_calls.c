@@ -1,0 +1,198 @@
+/* test_calls.c - kernels of the loop IR that stand for launches give the bytes of the hand-written kernels, at every level of this
+ * machine: interpreted, and compiled where there is LLVM. Sizes are odd, some numbers special. */
+#include "calltest.h"
+
+enum { RES = 1, SUMS = 2, OUT = 4, Q8 = 8, IN_PLACE = 16, W = 32, B = 64, OWN = 128, VIEW = 256, ROW = 512, LAST = 1024 };
+
+static bool has(const call_case *c, int flag) { return (c->flags & flag) != 0; }
+
+/* Columns of a row, and where they begin: in a view not at once. */
+static int64_t view_col(const call_case *c) { return has(c, VIEW) ? 3 : 0; }
+static int64_t view_cols(const call_case *c, int64_t n) { return n + (has(c, VIEW) ? 7 : 0); }
+
+/* ---- Maps ------------------------------------------------------------------------------------------- */
+
+static void build_map(scene *s, const call_case *c)
+{
+    int64_t col = view_col(c);
+    fx_launch *l = &s->launches[0];
+    fx_map_args *a = &l->args.map;
+
+    scene_buf(s, X, view_cols(c, c->dim), false);
+    scene_buf(s, Y, has(c, IN_PLACE) ? 0 : c->dim, false);
+    l->in[0] = buf_ref(X, col);
+    l->out[0] = has(c, IN_PLACE) ? buf_ref(X, col) : buf_ref(Y, 0);
+    *a = (fx_map_args){ .a = scene_cmat(s, X, col), .n_rows = s->n_rows, .dim = c->dim, .alpha = c->number, .b_row = has(c, ROW),
+                        .y = has(c, IN_PLACE) ? scene_mat(s, X, col) : scene_mat(s, Y, 0) };
+    if (has(c, ROW)) {
+        l->in[1] = weight_ref(0);
+        a->b = (fx_cmat){ s->vector[0], 0 };
+    } else if (has(c, B)) {
+        scene_buf(s, Z, c->dim, false);
+        l->in[1] = buf_ref(Z, 0);
+        a->b = scene_cmat(s, Z, 0);
+    }
+}
+
+static void build_embed(scene *s, const call_case *c)
+{
+    fx_launch *l = &s->launches[0];
+
+    scene_buf(s, Y, view_cols(c, c->dim), false);
+    s->weights[0].use = FX_USE_TABLE;
+    s->tables[0] = c->table;
+    l->in[0] = weight_ref(0);
+    l->out[0] = buf_ref(Y, view_col(c));
+    l->args.embed = (fx_embed_args){ .table = s->vector[1], .dtype = c->table, .n_vocab = 32, .dim = c->dim, .n_rows = s->n_rows,
+                                     .row_bytes = (size_t)c->dim * fx_dtype_size(c->table), .token = s->numbers, .scale = c->number,
+                                     .y = scene_mat(s, Y, view_col(c)) };
+}
+
+static void build_gather(scene *s, const call_case *c)
+{
+    fx_launch *l = &s->launches[0];
+
+    scene_buf(s, X, view_cols(c, c->dim), false);
+    scene_buf(s, Y, c->dim, false);
+    l->in[0] = buf_ref(X, view_col(c));
+    l->out[0] = buf_ref(Y, 0);
+    l->args.gather = (fx_gather_args){ .x = scene_cmat(s, X, view_col(c)), .y = scene_mat(s, Y, 0), .rows = s->numbers + MAX_ROWS,
+                                       .n_rows = s->n_rows, .dim = c->dim };
+}
+
+/* ---- Norms --------------------------------------------------------------------------------------------- */
+
+static void build_rmsnorm(scene *s, const call_case *c)
+{
+    int64_t cols = c->dim * c->groups, col = view_col(c);
+    fx_launch *l = &s->launches[0];
+    fx_rmsnorm_args *a = &l->args.rmsnorm;
+
+    scene_buf(s, X, view_cols(c, cols), false);
+    scene_buf(s, Y, has(c, OUT) && !has(c, IN_PLACE) ? cols : 0, false);
+    l->in[0] = buf_ref(X, col);
+    *a = (fx_rmsnorm_args){ .x = scene_cmat(s, X, col), .w = s->vector[0], .eps = 1e-5f, .w_offset = c->number, .n_rows = s->n_rows,
+                            .dim = c->dim, .n_groups = c->groups };
+    if (has(c, RES)) {
+        scene_buf(s, Z, cols, false);
+        l->in[1] = buf_ref(Z, 0);
+        a->residual = scene_cmat(s, Z, 0);
+    }
+    if (has(c, SUMS)) {                      /* in place: over the residual, or over x */
+        int at = has(c, IN_PLACE) ? has(c, RES) ? Z : X : SUM;
+
+        scene_buf(s, SUM, at == SUM ? cols : 0, false);
+        l->out[0] = buf_ref(at, at == X ? col : 0);
+        a->sum = scene_mat(s, at, at == X ? col : 0);
+    }
+    if (has(c, OUT)) {
+        bool over = has(c, IN_PLACE) && !has(c, SUMS);
+
+        scene_buf(s, Y, over ? 0 : cols, false);
+        l->out[1] = over ? buf_ref(X, col) : buf_ref(Y, 0);
+        a->y = over ? scene_mat(s, X, col) : scene_mat(s, Y, 0);
+    }
+    l->in[2] = weight_ref(0);
+    if (has(c, Q8)) {
+        scene_buf(s, BYTES, cols, true);
+        l->out[2] = buf_ref(BYTES, 0);
+        a->q8 = (fx_q8){ s->at[BYTES], cols };
+    }
+}
+
+static void build_quant(scene *s, const call_case *c)
+{
+    fx_launch *l = &s->launches[0];
+
+    scene_buf(s, X, view_cols(c, c->dim), false);
+    scene_buf(s, BYTES, c->dim, true);
+    l->in[0] = buf_ref(X, view_col(c));
+    l->out[0] = buf_ref(BYTES, 0);
+    l->args.quant = (fx_quant_args){ .x = scene_cmat(s, X, view_col(c)), .n_rows = s->n_rows, .q8 = { s->at[BYTES], c->dim } };
+}
+
+static void build_layernorm(scene *s, const call_case *c)
+{
+    int64_t cols = c->dim * c->groups, step = has(c, OWN) ? c->dim : 0;
+    fx_launch *l = &s->launches[0];
+
+    scene_buf(s, X, cols, false);
+    scene_buf(s, Y, has(c, IN_PLACE) ? 0 : cols, false);
+    l->in[0] = buf_ref(X, 0);
+    l->out[0] = buf_ref(has(c, IN_PLACE) ? X : Y, 0);
+    if (has(c, W))
+        l->in[1] = weight_ref(0);
+    if (has(c, B))
+        l->in[2] = weight_ref(1);
+    l->args.layernorm = (fx_layernorm_args){ .x = scene_cmat(s, X, 0), .y = scene_mat(s, has(c, IN_PLACE) ? X : Y, 0), .w_step = step,
+                                             .w = has(c, W) ? s->vector[0] : NULL, .b = has(c, B) ? s->vector[0] : NULL, .b_step = step,
+                                             .eps = 1e-5f, .w_offset = c->number, .n_rows = s->n_rows, .dim = c->dim, .n_groups = c->groups };
+}
+
+static void build_softmax(scene *s, const call_case *c)
+{
+    fx_launch *l = &s->launches[0];
+
+    scene_buf(s, X, c->dim, false);
+    scene_buf(s, Y, has(c, IN_PLACE) ? 0 : c->dim, false);
+    l->in[0] = buf_ref(X, 0);
+    l->out[0] = buf_ref(has(c, IN_PLACE) ? X : Y, 0);
+    l->args.softmax = (fx_softmax_args){ .x = scene_cmat(s, X, 0), .y = scene_mat(s, has(c, IN_PLACE) ? X : Y, 0), .n_rows = s->n_rows,
+                                         .dim = c->dim };
+}
+
+/* ---- Cases ----------------------------------------------------------------------------------------------- */
+
+#define MAP(name, OP, dim, flags) { name, FX_L_##OP, FX_K_##OP, build_map, dim, 1, flags, 0.37f, FX_F32 }
+static const call_case maps[] = {
+    MAP("add", ADD, 577, B), MAP("add a row", ADD, 100, ROW | IN_PLACE), MAP("mul", MUL, 33, B | VIEW), MAP("mul by a row", MUL, 16, ROW),
+    MAP("scale", SCALE, 129, IN_PLACE), MAP("silu", SILU, 300, 0), MAP("gelu", GELU, 301, VIEW), MAP("gelu_tanh", GELU_TANH, 255, IN_PLACE),
+    MAP("relu", RELU, 47, 0), MAP("relu2", RELU2, 48, VIEW | IN_PLACE), MAP("clamp", CLAMP, 1, 0), MAP("sigmoid", SIGMOID, 77, 0),
+    MAP("tanh", TANH, 310, IN_PLACE), MAP("swiglu", SWIGLU, 513, B), MAP("swiglu in place", SWIGLU, 64, B | IN_PLACE),
+};
+
+#define LOOKUP(name, dim, flags, scale, table) { name, FX_L_EMBED, FX_K_EMBED, build_embed, dim, 1, flags, scale, table }
+static const call_case lookups[] = {
+    LOOKUP("embed f32", 67, VIEW, 1, FX_F32), LOOKUP("embed f16", 96, 0, 11.5f, FX_F16), LOOKUP("embed bf16", 31, 0, 1, FX_BF16),
+    { "gather", FX_L_GATHER, FX_K_GATHER, build_gather, 75, 1, VIEW, 0, FX_F32 },
+};
+
+#define RMS(name, dim, groups, flags, offset) { name, FX_L_RMSNORM, FX_K_RMSNORM, build_rmsnorm, dim, groups, flags, offset, FX_F32 }
+#define LAYER(name, dim, groups, flags, offset) { name, FX_L_LAYERNORM, FX_K_LAYERNORM, build_layernorm, dim, groups, flags, offset, FX_F32 }
+static const call_case norms[] = {
+    RMS("rmsnorm of 1", 1, 1, OUT, 0), RMS("rmsnorm of 7 x 3", 7, 3, OUT | RES | SUMS, 1), RMS("rmsnorm in place", 130, 1, OUT | IN_PLACE, 0),
+    RMS("rmsnorm of a view's groups", 64, 5, OUT | VIEW, 0.25f), RMS("rmsnorm of x + residual", 576, 1, OUT | RES, 0),
+    RMS("rmsnorm, sum over the residual", 576, 1, Q8 | RES | SUMS | IN_PLACE, 0), RMS("rmsnorm to bytes", 960, 1, Q8 | VIEW, 0),
+    RMS("rmsnorm to both", 64, 1, OUT | Q8 | RES | SUMS, 1), RMS("rmsnorm, x kept", 33, 1, OUT | SUMS, 0),
+    RMS("sum alone", 100, 1, RES | SUMS | IN_PLACE, 0), RMS("rmsnorm over a sum in place", 96, 1, OUT | SUMS | IN_PLACE | VIEW, 0),
+    { "quant", FX_L_QUANT, FX_K_QUANT, build_quant, 320, 1, VIEW, 0, FX_F32 }, { "quant of 32", FX_L_QUANT, FX_K_QUANT, build_quant, 32, 1, 0, 0, FX_F32 },
+    LAYER("layernorm", 769, 1, W | B, 0), LAYER("layernorm of groups", 48, 3, W | OWN, 1), LAYER("layernorm, shared", 20, 4, W | B | IN_PLACE, 0),
+    LAYER("plain layernorm", 65, 1, IN_PLACE, 0), LAYER("layernorm, own b", 31, 2, B | OWN, 0),
+    { "softmax", FX_L_SOFTMAX, FX_K_SOFTMAX, build_softmax, 1031, 1, 0, 0, FX_F32 },
+    { "softmax in place", FX_L_SOFTMAX, FX_K_SOFTMAX, build_softmax, 12, 1, IN_PLACE, 0, FX_F32 },
+};
+
+static void compare_all(const call_case *cases, size_t n)
+{
+    int32_t numbers[2 * MAX_ROWS];
+    float *w = kt_floats(4096, 1);
+    uint16_t *table = kt_alloc(32 * 4096 * 4);
+    scene s = { .n_rows = 1, .vector = { w, table }, .numbers = numbers };
+
+    for (int i = 0; i < MAX_ROWS; i++) {
+        numbers[i] = (int32_t)(kt_random() % 32);
+        numbers[MAX_ROWS + i] = 0;           /* there is always a row 0 */
+    }
+    for (int i = 0; i < 2 * 32 * 4096; i++)  /* of finite numbers, as any of the dtypes */
+        table[i] = (uint16_t)(kt_random() & 0xbbff);
+    for (size_t i = 0; i < n; i++)
+        compare_case(&cases[i], &s);
+    free(table);
+    free(w);
+}
+
+TEST(maps_are_those_by_hand) { compare_all(maps, FX_COUNT(maps)); }
+TEST(rows_are_looked_up_as_by_hand) { compare_all(lookups, FX_COUNT(lookups)); }
+TEST(norms_are_those_by_hand) { compare_all(norms, FX_COUNT(norms)); }
+
+FXTEST_MAIN()
