@@ -1,8 +1,9 @@
 /* cmd_bench.c - fornax bench MODEL: prefill and decode rates, memory; start-up; perplexity.
  *
  * Rates are medians over --repeat runs, after one that doesn't count. Prefill: the prompt's tokens over the time from the
- * submission of one request to its first token. Decode: for 'batch' requests at once, tokens
- * after each one's first, over the time from the last first token to the last token.
+ * submission of one request to its first token. Decode: for 'batch' requests at once, each with a prompt of --fill tokens,
+ * those after the last one's first, over the time from that to the last token. Total: all generated tokens of these
+ * requests over all the time, their prompts' too.
  *
  * Both are also given as shares of what the machine can do, measured beside them (limits.h). Decode: bytes of
  * weights that a step reads, times steps, over the read bandwidth. Prefill: the time that all multiplications
@@ -24,7 +25,7 @@
 
 typedef struct bench_opts {
     fx_model_opts model;
-    int64_t prompt, gen, batch, repeat;
+    int64_t prompt, gen, batch, fill, repeat;
     const char *ppl, *context;
     bool json, start;
 } bench_opts;
@@ -33,6 +34,7 @@ static const fx_opt opts[] = {
     { "prompt", 'p', FX_OPT_INT, offsetof(bench_opts, prompt), "N", "tokens of the prefill measurement (default: 512)", 1, INT32_MAX },
     { "gen", 'g', FX_OPT_INT, offsetof(bench_opts, gen), "N", "tokens generated a sequence (default: 64)", 2, INT32_MAX },
     { "batch", 'b', FX_OPT_INT, offsetof(bench_opts, batch), "N", "sequences at once in decode (default: 1)", 1, 1024 },
+    { "fill", 0, FX_OPT_INT, offsetof(bench_opts, fill), "N", "tokens of their prompts (default: 1)", 1, INT32_MAX },
     { "repeat", 'r', FX_OPT_INT, offsetof(bench_opts, repeat), "N", "runs; the median counts (default: 3)", 1, 64 },
     { "ppl", 0, FX_OPT_STR, offsetof(bench_opts, ppl), "FILE", "perplexity of a text instead of rates, in windows of --ctx (default: 512)", 0, 0 },
     { "context", 0, FX_OPT_STR, offsetof(bench_opts, context), "N,N", "rates of long contexts, each prompt and --gen tokens together", 0, 0 },
@@ -41,12 +43,12 @@ static const fx_opt opts[] = {
     FX_MODEL_OPTS(bench_opts, model),
     { 0 },
 };
-static const bench_opts defaults = { .prompt = 512, .gen = 64, .batch = 1, .repeat = 3 };
+static const bench_opts defaults = { .prompt = 512, .gen = 64, .batch = 1, .fill = 1, .repeat = 3 };
 
 /* ---- One request's times, written on the engine's thread ---- */
 
 typedef struct timing {
-    uint64_t first_ns, last_ns;
+    uint64_t *at_ns;                     /* of each token */
     int64_t tokens;
     fornax_status status;
     sem_t done;
@@ -57,9 +59,7 @@ static int on_event(void *user, const fornax_event *e)
     timing *t = user;
 
     if (e->kind == FORNAX_EVENT_TOKEN) {
-        t->last_ns = fx_clock_ns();
-        if (t->tokens++ == 0)
-            t->first_ns = t->last_ns;
+        t->at_ns[t->tokens++] = fx_clock_ns();
     } else if (e->kind == FORNAX_EVENT_DONE) {
         t->status = e->status;
         sem_post(&t->done);
@@ -81,51 +81,84 @@ static void fill_ids(int32_t *ids, int64_t n, const fornax_tokenizer *tok, int64
     }
 }
 
-/* 'batch' requests at once. Returns FORNAX_OK and the two rates (0 where not measurable). */
-static fornax_status run_once(fornax_engine *engine, int64_t prompt, int64_t gen, int64_t batch, uint64_t seed,
-                              double *prefill, double *decode, fornax_error *err)
+/* Requests at once, all alike but for their ids. */
+typedef struct load {
+    int64_t prompt, gen, batch;
+    uint64_t seed;
+} load;
+
+/* Tokens a second; 0: not measurable. */
+typedef struct speeds {
+    double prefill, decode, total;
+} speeds;
+
+static void find_speeds(speeds *s, const load *l, const timing *times, uint64_t start)
+{
+    uint64_t last_first = start, last = start;
+    int64_t decoded = 0, all = 0;
+
+    for (int64_t i = 0; i < l->batch; i++) {
+        if (times[i].tokens == 0)
+            continue;
+        last_first = FX_MAX(last_first, times[i].at_ns[0]);
+        last = FX_MAX(last, times[i].at_ns[times[i].tokens - 1]);
+    }
+    for (int64_t i = 0; i < l->batch; i++) {
+        all += times[i].tokens;
+        for (int64_t k = 0; k < times[i].tokens; k++)
+            decoded += times[i].at_ns[k] > last_first;
+    }
+    s->prefill = last_first > start ? (double)(l->prompt * l->batch) / ((double)(last_first - start) / 1e9) : 0;
+    s->decode = last > last_first ? (double)decoded / ((double)(last - last_first) / 1e9) : 0;
+    s->total = last > start ? (double)all / ((double)(last - start) / 1e9) : 0;
+}
+
+static fornax_status submit(fornax_request **req, fornax_engine *engine, const load *l, int32_t *ids, timing *t, fornax_error *err)
+{
+    fornax_request_options r = FORNAX_OPTIONS(fornax_request_options);
+
+    t->at_ns = calloc((size_t)l->gen, sizeof *t->at_ns);
+    if (!t->at_ns)
+        return fx_fail(err, FORNAX_ENOMEM, "out of memory");
+    sem_init(&t->done, 0, 0);
+    r.ids = ids;
+    r.n_ids = (size_t)l->prompt;
+    r.max_tokens = l->gen;
+    r.ignore_eos = 1;
+    r.on_event = on_event;
+    r.event_user = t;
+    return fornax_request_submit(req, engine, &r, err);
+}
+
+static fornax_status run_once(fornax_engine *engine, const load *l, speeds *s, fornax_error *err)
 {
     fornax_model *model = fornax_engine_model(engine);
     const fornax_tokenizer *tok = fornax_model_tokenizer(model);
     int64_t vocab = fornax_model_get_info(model)->vocab_size;
-    fornax_request **reqs = calloc((size_t)batch, sizeof *reqs);
-    timing *times = calloc((size_t)batch, sizeof *times);
-    int32_t *ids = calloc((size_t)prompt, sizeof *ids);
-    uint64_t start, last_first = 0, last = 0;
-    int64_t decoded = 0;
-    fornax_status st = reqs && times && ids ? FORNAX_OK : FORNAX_ENOMEM;
+    fornax_request **reqs = calloc((size_t)l->batch, sizeof *reqs);
+    timing *times = calloc((size_t)l->batch, sizeof *times);
+    int32_t *ids = calloc((size_t)l->prompt, sizeof *ids);
+    uint64_t start = fx_clock_ns();
+    fornax_status st = reqs && times && ids ? FORNAX_OK : fx_fail(err, FORNAX_ENOMEM, "out of memory");
 
-    start = fx_clock_ns();
-    for (int64_t i = 0; st == FORNAX_OK && i < batch; i++) {
-        fornax_request_options r = FORNAX_OPTIONS(fornax_request_options);
-
-        fill_ids(ids, prompt, tok, vocab, seed + (uint64_t)i);
-        sem_init(&times[i].done, 0, 0);
-        r.ids = ids;
-        r.n_ids = (size_t)prompt;
-        r.max_tokens = gen;
-        r.ignore_eos = 1;
-        r.on_event = on_event;
-        r.event_user = &times[i];
-        st = fornax_request_submit(&reqs[i], engine, &r, err);
+    for (int64_t i = 0; st == FORNAX_OK && i < l->batch; i++) {
+        fill_ids(ids, l->prompt, tok, vocab, l->seed + (uint64_t)i);
+        st = submit(&reqs[i], engine, l, ids, &times[i], err);
     }
-    for (int64_t i = 0; st == FORNAX_OK && i < batch; i++) {
+    for (int64_t i = 0; st == FORNAX_OK && i < l->batch; i++) {
         while (sem_wait(&times[i].done) != 0)
-            for (int64_t k = 0; k < batch && fx_cli_interrupted(); k++)
+            for (int64_t k = 0; k < l->batch && fx_cli_interrupted(); k++)
                 fornax_request_cancel(reqs[k]);
         st = times[i].status;
         if (st != FORNAX_OK)
             fx_fail(err, st, "a request failed: %s", fornax_status_name(st));
-        last_first = FX_MAX(last_first, times[i].first_ns);
-        last = FX_MAX(last, times[i].last_ns);
-        decoded += times[i].tokens - 1;
     }
-    if (st == FORNAX_OK) {
-        *prefill = (double)(prompt * batch) / ((double)(last_first - start) / 1e9);
-        *decode = last > last_first ? (double)decoded / ((double)(last - last_first) / 1e9) : 0;
-    }
-    for (int64_t i = 0; reqs && i < batch; i++)
+    if (st == FORNAX_OK)
+        find_speeds(s, l, times, start);
+    for (int64_t i = 0; reqs && i < l->batch; i++)
         fornax_request_close(reqs[i]);
+    for (int64_t i = 0; times && i < l->batch; i++)
+        free(times[i].at_ns);
     free(ids);
     free(times);
     free(reqs);
@@ -164,7 +197,7 @@ static int64_t resident_bytes(void)
 }
 
 typedef struct results {
-    double prefill, decode;              /* tokens a second */
+    double prefill, decode, total;       /* tokens a second */
     fx_limits limits;
     double prefill_share, decode_share;  /* of the limits; 0: unknown */
 } results;
@@ -201,6 +234,8 @@ static void print_rates(const bench_opts *opt, const fornax_model_info *info, co
         printf("  %3.0f %% of what the processor can multiply", 100 * r->prefill_share);
     printf("\n  decode x%lld  %10.1f tokens/s  %3.0f %% of what it can read (%.1f GB/s)\n", (long long)opt->batch, r->decode,
            100 * r->decode_share, r->limits.read / 1e9);
+    if (opt->fill > 1)
+        printf("  total        %10.1f tokens/s with prompts of %lld\n", r->total, (long long)opt->fill);
     printf("  load         %10.1f ms\n  resident     %10.1f MiB (file %.1f MiB)\n", info->load_ms,
            (double)resident_bytes() / mib, (double)info->file_bytes / mib);
 }
@@ -213,11 +248,11 @@ static void print_json(const bench_opts *opt, const fornax_context *ctx, const f
     fx_buf_json(&name, fx_str_of(info->name));
     printf("{\"model\": \"%s\", \"architecture\": \"%s\", \"dtype\": \"%s\", \"cpu\": \"%s\", "
            "\"numerics_id\": \"%s\", \"threads\": %d, \"prompt\": %lld, \"gen\": %lld, \"batch\": %lld, "
-           "\"prefill_tps\": %.3f, \"decode_tps\": %.3f, \"load_ms\": %.3f, \"rss_bytes\": %lld, "
+           "\"fill\": %lld, \"prefill_tps\": %.3f, \"decode_tps\": %.3f, \"total_tps\": %.3f, \"load_ms\": %.3f, \"rss_bytes\": %lld, "
            "\"weight_bytes\": %lld, \"file_bytes\": %lld, ",
            fx_buf_view(&name).p, info->architecture, info->dtype, fornax_context_cpu(ctx), info->numerics_id,
-           fornax_context_threads(ctx), (long long)opt->prompt, (long long)opt->gen, (long long)opt->batch, r->prefill,
-           r->decode, info->load_ms, (long long)resident_bytes(), (long long)info->weight_bytes,
+           fornax_context_threads(ctx), (long long)opt->prompt, (long long)opt->gen, (long long)opt->batch,
+           (long long)opt->fill, r->prefill, r->decode, r->total, info->load_ms, (long long)resident_bytes(), (long long)info->weight_bytes,
            (long long)info->file_bytes);
     printf("\"prefill_share\": %.4f, \"decode_share\": %.4f, \"step_bytes\": %lld, \"int8_products\": %lld, "
            "\"bf16_products\": %lld, \"f32_products\": %lld, \"read_limit\": %.0f, \"int8_limit\": %.0f, "
@@ -231,14 +266,18 @@ static void print_json(const bench_opts *opt, const fornax_context *ctx, const f
 static int rates(const bench_opts *opt, const fornax_context *ctx, fornax_engine *engine, fornax_error *err)
 {
     const fornax_model_info *info = fornax_model_get_info(fornax_engine_model(engine));
-    double prefill[64], decode[64], unused;
+    double prefill[64], decode[64], total[64];
     results r = { 0 };
-    fornax_status st = run_once(engine, opt->prompt, 4, 1, 99, &unused, &unused, err);   /* warm: its memory is there */
+    speeds one;
+    fornax_status st = run_once(engine, &(load){ opt->prompt, 4, 1, 99 }, &one, err);   /* warm: its memory is there */
 
     for (int64_t i = 0; st == FORNAX_OK && i < opt->repeat; i++) {
-        st = run_once(engine, opt->prompt, 1, 1, 1 + (uint64_t)i, &prefill[i], &unused, err);
+        st = run_once(engine, &(load){ opt->prompt, 1, 1, 1 + (uint64_t)i }, &one, err);
+        prefill[i] = one.prefill;
         if (st == FORNAX_OK)
-            st = run_once(engine, 1, opt->gen, opt->batch, 1000 + (uint64_t)i, &unused, &decode[i], err);
+            st = run_once(engine, &(load){ opt->fill, opt->gen, opt->batch, 1000 * (1 + (uint64_t)i) }, &one, err);
+        decode[i] = one.decode;
+        total[i] = one.total;
     }
     if (st == FORNAX_OK)
         st = fx_limits_measure(&r.limits, fornax_context_threads(ctx), fornax_context_cpu(ctx), err);
@@ -246,6 +285,7 @@ static int rates(const bench_opts *opt, const fornax_context *ctx, fornax_engine
         return fx_cli_fail(err);
     r.prefill = median(prefill, opt->repeat);
     r.decode = median(decode, opt->repeat);
+    r.total = median(total, opt->repeat);
     find_shares(&r, info, opt->batch);
     if (opt->json)
         print_json(opt, ctx, info, &r);
@@ -334,10 +374,13 @@ static fornax_status measure_context(const bench_opts *opt, fornax_engine *engin
     double prefill[64], decode[64];
 
     for (int64_t i = 0; i < opt->repeat; i++) {
-        fornax_status st = run_once(engine, tokens - opt->gen, opt->gen, 1, 1 + (uint64_t)i, &prefill[i], &decode[i], err);
+        speeds one;
+        fornax_status st = run_once(engine, &(load){ tokens - opt->gen, opt->gen, 1, 1 + (uint64_t)i }, &one, err);
 
         if (st != FORNAX_OK)
             return st;
+        prefill[i] = one.prefill;
+        decode[i] = one.decode;
     }
     r->prefill = median(prefill, opt->repeat);
     r->decode = median(decode, opt->repeat);
@@ -356,8 +399,8 @@ static void find_context_shares(const bench_opts *opt, const fornax_model_info *
 static int context_curve(const bench_opts *opt, contexts *curve, const fornax_context *ctx, fornax_engine *engine, fornax_error *err)
 {
     const fornax_model_info *info = fornax_model_get_info(fornax_engine_model(engine));
-    double unused;
-    fornax_status st = run_once(engine, 64, 4, 1, 99, &unused, &unused, err);
+    speeds one;
+    fornax_status st = run_once(engine, &(load){ 64, 4, 1, 99 }, &one, err);
 
     for (int64_t i = 0; st == FORNAX_OK && i < curve->n; i++)
         st = measure_context(opt, engine, curve->tokens[i], &curve->at[i], err);

@@ -86,7 +86,7 @@ REFUSED = {
     "--repetition-penalty": ["-1", "1e300"], "--frequency-penalty": ["-2.1", "3"], "--presence-penalty": ["-3", "2.1", "x"],
     "--seed": ["-1", "18446744073709551616", "1.5"], "-s": ["x"], "--max-tokens": ["-1", "2147483648"], "-n": ["-5", "1e3"],
     "--min-tokens": ["-1", "2147483648"], "--logprobs": ["-2", "21"], "--choices": ["0", "129"], "--top": ["0", "1001"], "--positions": ["some", ""],
-    "--prompt": ["0", "x"], "-p": ["-1"], "--gen": ["1", "2147483648"], "-g": ["0"], "--batch": ["0", "1025"], "-b": ["-1"], "--repeat": ["0", "65"], "-r": ["100"],
+    "--prompt": ["0", "x"], "-p": ["-1"], "--gen": ["1", "2147483648"], "-g": ["0"], "--batch": ["0", "1025"], "-b": ["-1"], "--fill": ["0", "2147483648"], "--repeat": ["0", "65"], "-r": ["100"],
     "--dimensions": ["-1", "2147483648"], "--port": ["-1", "65536", "x"], "--max-batch": ["-1", "4097"], "--step-tokens": ["-1", "65537"],
     "--prefill-chunk": ["-1", "65537"], "--queue": ["-1", "1048577"], "--kv-mib": ["-1", "16777217"], "--max-body-mib": ["-1", "4097"],
     "--timeout": ["-1", "86401", "1h"], "--keep-alive": ["-1", "86401"], "--grace": ["-1", "86401"], "--type": ["q9_9", "", "auto"], "--cache-mib": ["0", "-1", "2147483648", "x"],
@@ -260,6 +260,10 @@ def test_bench():
     products = r["int8_products"] + r["bf16_products"] + r["f32_products"]
     assert 0 < products < r["step_bytes"] * 8 and r["read_limit"] > 1e8 and 0 < r["decode_share"] < 2
     assert "tokens/s" in ok("bench", TINY, "--prompt", "32", "--gen", "8", "--repeat", "1")
+    filled = json.loads(ok("bench", TINY, "--prompt", "2", "--gen", "2", "--repeat", "1", "--fill", "200", "--json"))
+    # two tokens over all the time, one over the second's: by this the prompt's time counts
+    assert filled["fill"] == 200 and 0 < filled["total_tps"] < 2 * filled["decode_tps"]
+    assert "with prompts of 200" in ok("bench", TINY, "--prompt", "2", "--gen", "2", "--repeat", "1", "--fill", "200")
 
 
 def test_bench_of_long_contexts():
