@@ -6,6 +6,7 @@
 
 #include "api/api.h"
 #include "api/graph_api.h"
+#include "base/thread.h"
 #include "compile/tgraph.h"
 
 struct fornax_compiled {
@@ -186,7 +187,7 @@ fornax_status fornax_graph_compile_async(fornax_compiled **out, const fornax_gra
 
     if (st != FORNAX_OK)
         return st;
-    (*out)->running = pthread_create(&(*out)->thread, NULL, finish, *out) == 0;
+    (*out)->running = fx_thread_start(&(*out)->thread, finish, *out) == 0;
     if (!(*out)->running)                /* no thread to be had: at once, then */
         finish(*out);
     return FORNAX_OK;

@@ -5,15 +5,13 @@
  * When a file was last used is its own time of change, so that a start that finds one writes nothing. */
 #include "compile/store.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include "base/lock_file.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 #define SUFFIX ".fxa"
 #define MANIFEST "manifest"
@@ -60,6 +58,8 @@ void fx_store_close(fx_store *s)
     if (s)
         fx_mem_free(s->mem, s, sizeof *s + s->dir_n + 1);
 }
+
+bool fx_store_writable(const fx_store *s) { return fx_folder_make(s->dir, NULL) == FORNAX_OK && access(s->dir, W_OK) == 0; }
 
 fx_store_counts fx_store_count(fx_store *s)
 {
@@ -344,23 +344,10 @@ static void *write_main(void *user)
     fx_store_write *w = user;
     fx_error err = { 0 };
 
-    setpriority(PRIO_PROCESS, 0, 10);            /* of this thread: requests come first */
+    fx_thread_give_way(10);                      /* requests come first */
     if (write_one(w, &err) != FORNAX_OK)
-        fault(w->store, "packed weights aren't kept", &err);
+        fault(w->store, w->sections[0].kind == FX_SECTION_WEIGHTS ? "packed weights aren't kept" : "compiled code isn't kept", &err);
     return NULL;
-}
-
-/* Signals are for the application's threads; one of them, SIGXFSZ, would end the process where a file may not grow. */
-static int start_thread(fx_store_write *w)
-{
-    sigset_t all, old;
-    int rc;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&w->thread, NULL, write_main, w);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc;
 }
 
 fx_store_write *fx_store_write_begin(fx_store *s, const fx_artifact_id *id, const char *label, const fx_section_data *sections,
@@ -371,7 +358,7 @@ fx_store_write *fx_store_write_begin(fx_store *s, const fx_artifact_id *id, cons
     fx_store_write *w;
 
     if (!file_bytes || file_bytes > s->cap) {
-        fx_log_print(&s->log, FX_LOG_INFO, "%s: packed weights of %llu bytes aren't kept, the cap is %llu", label,
+        fx_log_print(&s->log, FX_LOG_INFO, "%s: %llu bytes aren't kept, the cap is %llu", label,
                      (unsigned long long)file_bytes, (unsigned long long)s->cap);
         return NULL;
     }
@@ -385,7 +372,7 @@ fx_store_write *fx_store_write_begin(fx_store *s, const fx_artifact_id *id, cons
     for (char *p = w->label; *p; p++)
         if (*p == '\n' || *p == '\r')
             *p = ' ';
-    if (start_thread(w) == 0)
+    if (fx_thread_start(&w->thread, write_main, w) == 0)    /* one signal, SIGXFSZ, would end the process where a file may not grow */
         return w;
     fx_mem_free(s->mem, w, bytes);
     return NULL;

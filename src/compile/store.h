@@ -29,6 +29,7 @@ typedef struct fx_store_counts {
 /* Touches nothing yet. 'log' is copied. */
 fx_status fx_store_open(fx_store **out, const fx_mem *mem, const fx_log *log, const char *dir, uint64_t cap_bytes, fx_error *err);
 void fx_store_close(fx_store *s);                                /* writes must have ended; NULL is fine */
+bool fx_store_writable(const fx_store *s);                       /* its folder, which is made if need be */
 fx_store_counts fx_store_count(fx_store *s);
 
 /* The artifact of that identity, or NULL. It is yours: fx_artifact_close. Any thread. */

@@ -2,7 +2,6 @@
 #include "engine/engine.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fpmode.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "engine/engine_int.h"
 #include "engine/memory.h"
 
@@ -269,14 +269,9 @@ static void *run_thread(void *user)
 
 static fx_status start_thread(fx_engine *e, fx_error *err)
 {
-    sigset_t all, old;
     char why[128];
-    int rc;
+    int rc = fx_thread_start(&e->thread, run_thread, e);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&e->thread, NULL, run_thread, e);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc != 0)
         return fx_fail(err, FORNAX_ENOMEM, "the system has no thread for the engine: %s",
                        fx_errno_text(rc, why, sizeof why));
