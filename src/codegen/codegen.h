@@ -16,6 +16,7 @@
 #ifndef FX_CODEGEN_H
 #define FX_CODEGEN_H
 
+#include "base/cpu.h"
 #include "kir/kir.h"
 
 /* ---- What code is made for ------------------------------------------------------------------------ */
@@ -35,6 +36,8 @@ typedef struct fx_target {
 /* "host" (this machine's level: x86-64-v3, x86-64-v4, generic aarch64), or the name of a CPU or GPU, as rows of target.c
  * have it. */
 fx_status fx_target_named(fx_target *out, fx_str name, fx_error *err);
+/* What all machines of a level run. FORNAX_EUNSUP: there is no code for the level. */
+fx_status fx_target_of_level(fx_target *out, fx_cpu_level level, fx_error *err);
 static inline bool fx_target_is_offload(const fx_target *t) { return t->arch >= FX_ARCH_NVPTX; }
 /* f32 in a vector of it; 1 for GPUs, whose kernels aren't widened. */
 int fx_target_lanes(const fx_target *t);

@@ -56,14 +56,19 @@ int fx_target_lanes(const fx_target *t)
     return 1;
 }
 
-static const char *host_name(void)
+/* The row that is all of a level and nothing more; NULL: none. */
+static const char *level_name(fx_cpu_level level)
 {
-    switch (fx_cpu_detect().level) {
-    case FX_CPU_AVX512: return "x86-64-v4";
-    case FX_CPU_AVX2: return "x86-64-v3";
-    case FX_CPU_NEON: return "generic";
-    default: return NULL;
-    }
+    static const char *const names[FX_CPU_LEVELS] = { [FX_CPU_AVX512] = "x86-64-v4", [FX_CPU_AVX2] = "x86-64-v3", [FX_CPU_NEON] = "generic" };
+
+    return names[level];
+}
+
+fx_status fx_target_of_level(fx_target *out, fx_cpu_level level, fx_error *err)
+{
+    if (!level_name(level))
+        return fx_fail(err, FORNAX_EUNSUP, "no code for level %s: it needs AVX2 and FMA, or to be an aarch64", fx_cpu_level_name(level));
+    return fx_target_named(out, fx_str_of(level_name(level)), err);
 }
 
 static fx_status no_such_target(fx_str name, fx_error *err)
@@ -80,9 +85,9 @@ fx_status fx_target_named(fx_target *out, fx_str name, fx_error *err)
 {
     *out = (fx_target){ .arch = FX_ARCH_X86_64 };
     if (fx_str_is(name, "host")) {
-        if (!host_name())
+        if (!level_name(fx_cpu_detect().level))
             return fx_fail(err, FORNAX_EUNSUP, "no code for this machine: it needs AVX2 and FMA, or to be an aarch64");
-        name = fx_str_of(host_name());
+        name = fx_str_of(level_name(fx_cpu_detect().level));
     }
     for (size_t i = 0; i < FX_COUNT(rows); i++) {
         if (!fx_str_is(name, rows[i].name))

@@ -4,10 +4,9 @@
  * read: a plan's indices against its own counts, an object as code_load.h has it. */
 #include "compile/tgraph.h"
 
-#include <stdio.h>
-
 #include "codegen/code_load.h"
 #include "compile/artifact.h"
+#include "compile/kcode.h"
 #include "compile/tgraph_int.h"
 #include "fornax.h"
 #include "passes/lower_kir.h"
@@ -45,44 +44,13 @@ const fx_kcode *fx_tgraph_code(const fx_tgraph *t) { return t->code; }
 
 static int lanes_of(const fx_tgraph_options *o) { return o->codegen ? fx_target_lanes(o->target) : 1; }
 
-static fx_status ready_kernels(fx_tgraph *t, int lanes, fx_error *err)
-{
-    for (int32_t i = 0; i < t->plan->n_kernels; i++) {
-        fx_kir_kernel *k = t->plan->kernels[i];
-
-        FX_TRY(fx_kir_expand_math(k, err));
-        FX_TRY(fx_kir_check(k, err));
-        if (lanes > 1)
-            FX_TRY(fx_kir_widen(k, lanes, err));
-    }
-    return FORNAX_OK;
-}
-
-static fx_status find_code(fx_tgraph *t, fx_error *err)
-{
-    t->n_code = (size_t)t->plan->n_kernels + 1;
-    t->code = fx_mem_array(t->mem, t->n_code, sizeof(*t->code));
-    if (!t->code)
-        return nomem(err);
-    for (int32_t i = 0; i < t->plan->n_kernels; i++) {
-        fx_str name = t->names[i];
-        char tasks[160];
-
-        snprintf(tasks, sizeof(tasks), "%.*s_tasks", FX_STR_ARG(name));
-        t->code[i].run = (fx_code_run)fx_code_find(t->loaded, name);
-        t->code[i].tasks = (fx_code_tasks)fx_code_find(t->loaded, fx_str_of(tasks));
-        if (!t->code[i].run || !t->code[i].tasks)
-            return fx_fail(err, FORNAX_EFORMAT, "a compiled graph has no code for its kernel %.*s", FX_STR_ARG(name));
-    }
-    return FORNAX_OK;
-}
-
 /* A graph of nothing but others' kernels has no code of its own: a byte stands for it. */
 static fx_status load_code(fx_tgraph *t, const char *name, fx_error *err)
 {
     if (t->plan->n_kernels > 0)
         FX_TRY(fx_code_load(&t->loaded, t->mem, fx_buf_view(&t->object), name, err));
-    return find_code(t, err);
+    t->n_code = (size_t)t->plan->n_kernels + 1;
+    return fx_kcode_find(&t->code, t->mem, t->loaded, t->names, t->plan->n_kernels, err);
 }
 
 static fx_status generate(fx_tgraph *t, const fx_tgraph_options *o, fx_error *err)
@@ -123,7 +91,7 @@ fx_status fx_tgraph_begin(fx_tgraph **out, const fx_mem *mem, const fx_graph *g,
 
 fx_status fx_tgraph_finish(fx_tgraph *t, const fx_tgraph_options *o, fx_error *err)
 {
-    FX_TRY(ready_kernels(t, lanes_of(o), err));
+    FX_TRY(fx_kernels_ready(t->plan->kernels, t->plan->n_kernels, lanes_of(o), err));
     return o->codegen && !fx_target_is_offload(o->target) ? generate(t, o, err) : FORNAX_OK;
 }
 
