@@ -13,7 +13,8 @@
 #define FX_BIND_H
 
 #include "base/cpu.h"
-#include "kir/plan.h"
+#include "kir/pcalls.h"
+#include "runtime/kexec.h"
 #include "runtime/program.h"
 
 /* A matrix as the file holds it; 'data' stays valid as long as the program. */
@@ -48,6 +49,16 @@ fx_arena *fx_program_arena(fx_program *p);
 void fx_program_allow_adapters(fx_program *p);
 fx_status fx_program_bind(fx_program *p, const fx_plan *plan, const fx_state_table *state,
                           const fx_weight_source *source, fx_pool *pool, const fx_cpu *cpu, fx_error *err);
+/* Generated kernels that stand for launches of the bound plan, before the first exec; they outlive the program. */
+void fx_program_set_calls(fx_program *p, const fx_plan_calls *calls);
+/* Code for them, one for each of their kernels, by any thread, once: steps that begin from then on run it. */
+void fx_program_give_code(fx_program *p, const fx_kcode *code);
+const fx_plan_calls *fx_program_calls(const fx_program *p);      /* or NULL */
+bool fx_program_has_code(const fx_program *p);
+const fx_plan *fx_program_plan(const fx_program *p);
+/* The dtype that a weight is held in; for a table, before it is bound. */
+fx_dtype fx_program_weight_dtype(const fx_program *p, int32_t weight);
+fx_dtype fx_table_dtype(const fx_plan_weight *w, fx_dtype stored);
 size_t fx_program_weight_bytes(const fx_program *p);
 bool fx_program_found_weights(const fx_program *p);      /* nothing was packed */
 /* Called when the program is freed, while its weights are still there. One. */

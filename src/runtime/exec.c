@@ -3,38 +3,10 @@
  * When an exec is made, every launch's argument struct is filled from one table
  * (binds[]): which slot goes to which field, and as what.  A step then only sets row
  * counts and the row table, and walks the list; nothing is allocated. */
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/fpmode.h"
-#include "runtime/adapter_int.h"
-#include "runtime/program_int.h"
-
-/* A launch with its code. */
-typedef struct exec_launch {
-    fx_launch l;
-    int64_t (*tasks)(const void *args);
-    void (*run)(const void *args, int64_t t0, int64_t t1, void *scratch);
-    const fx_matmul_kernel *matmul;   /* instead of run */
-    fx_epilogue_fn epilogue;          /* of a product without adapters; NULL: it isn't one that may have some */
-    struct fx_exec *owner;
-} exec_launch;
-
-struct fx_exec {
-    const fx_program *program;
-    const fx_mem *mem;
-    fx_pool *pool;
-    fx_plan plan;                /* own bufs (offsets), shared rest */
-    exec_launch *launches;
-    uint8_t *buffers, *scratch;
-    void *shared;                /* of the tasks of an attention launch; NULL with one thread */
-    size_t buffer_bytes, scratch_each, scratch_bytes;
-    int64_t max_rows, max_logits;
-    const fx_step *step;
-    fx_adapting *adapting;       /* NULL: no adapters here */
-    int32_t at, phase;           /* of the walk over the launches */
-    _Atomic uint64_t n_begun;    /* launches, ever; read by others */
-};
+#include "runtime/exec_int.h"
 
 /* ---- The binding table ---- */
 
@@ -199,7 +171,7 @@ static const float *vector_of(const fx_exec *x, const fx_ref *r)
     return x->program->weights[r->index].data;
 }
 
-static void bind_slot(fx_exec *x, exec_launch *e, const bind_row *b)
+static void bind_slot(fx_exec *x, fx_exec_launch *e, const bind_row *b)
 {
     const fx_ref *r = b->slot >= OUT ? &e->l.out[b->slot - OUT] : &e->l.in[b->slot];
     char *at = (char *)&e->l.args + b->at;
@@ -241,7 +213,7 @@ static void bind_slot(fx_exec *x, exec_launch *e, const bind_row *b)
     }
 }
 
-static void bind_state(fx_exec *x, exec_launch *e)
+static void bind_state(fx_exec *x, fx_exec_launch *e)
 {
     const fx_state_table *s = &x->program->state;
     const fx_state_layer *layer = e->l.layer >= 0 ? &s->layers[e->l.layer] : NULL;
@@ -271,7 +243,7 @@ _Static_assert(offsetof(fx_expert_matmul_args, m) == 0, "a launch of experts beg
 
 _Static_assert(offsetof(fx_by_head_args, m) == 0, "so does one of heads");
 
-static void bind_heads(fx_exec *x, exec_launch *e)
+static void bind_heads(fx_exec *x, fx_exec_launch *e)
 {
     const fx_bound_weight *w = &x->program->weights[e->l.in[1].index];
     fx_by_head_args *a = &e->l.args.by_head;
@@ -281,7 +253,7 @@ static void bind_heads(fx_exec *x, exec_launch *e)
     a->scratch_bytes = w->kernel->scratch_bytes;
 }
 
-static void bind_experts(fx_exec *x, exec_launch *e)
+static void bind_experts(fx_exec *x, fx_exec_launch *e)
 {
     fx_expert_matmul_args *a = &e->l.args.experts;
     const fx_bound_weight *w;
@@ -302,7 +274,7 @@ static void bind_experts(fx_exec *x, exec_launch *e)
 
 static int64_t matmul_tasks(const void *args) { return fx_matmul_tasks(args); }
 
-static void set_rows(exec_launch *e, int64_t n_rows)
+static void set_rows(fx_exec_launch *e, int64_t n_rows)
 {
     size_t at = ops[e->l.op].n_rows;
 
@@ -310,7 +282,7 @@ static void set_rows(exec_launch *e, int64_t n_rows)
         *(int64_t *)(void *)((char *)&e->l.args + at) = n_rows;
 }
 
-static void set_step(exec_launch *e, const fx_step *s)
+static void set_step(fx_exec_launch *e, const fx_step *s)
 {
     switch (e->l.op) {
     case FX_L_EMBED: e->l.args.embed.token = e->l.args.embed.by_position ? s->pos : s->token; break;
@@ -325,7 +297,7 @@ static void set_step(exec_launch *e, const fx_step *s)
 }
 
 /* What a step with the most rows needs a worker for itself. */
-static size_t scratch_of(const fx_exec *x, exec_launch *e, const fx_step *widest)
+static size_t scratch_of(const fx_exec *x, fx_exec_launch *e, const fx_step *widest)
 {
     const fx_program *p = x->program;
 
@@ -339,7 +311,7 @@ static size_t scratch_of(const fx_exec *x, exec_launch *e, const fx_step *widest
     return k->scratch_bytes ? k->scratch_bytes(&e->l.args) : 0;
 }
 
-static void bind_launch(fx_exec *x, exec_launch *e)
+static void bind_launch(fx_exec *x, fx_exec_launch *e)
 {
     e->owner = x;
     for (size_t i = 0; i < FX_COUNT(binds); i++) {
@@ -374,7 +346,7 @@ static fx_status bind_all(fx_exec *x, fx_error *err)
             return fx_nomem(err, "shared scratch");
     }
     for (int32_t i = 0; i < x->plan.n_launches; i++) {
-        exec_launch *e = &x->launches[i];
+        fx_exec_launch *e = &x->launches[i];
         size_t need;
 
         e->l = x->program->plan->launches[i];
@@ -387,6 +359,7 @@ static fx_status bind_all(fx_exec *x, fx_error *err)
     x->scratch_each = FX_MAX(x->scratch_each, FX_ROUND_UP(adapting, 4096));
     x->scratch_bytes = FX_MAX(x->scratch_each, (size_t)64) * (size_t)fx_pool_threads(x->pool);
     x->scratch = fx_pages_alloc(x->scratch_bytes);
+    fx_exec_join_calls(x);
     return x->scratch ? FORNAX_OK : fx_nomem(err, "kernel scratch");
 }
 
@@ -445,7 +418,7 @@ void fx_exec_free(fx_exec *x)
 
 static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
 {
-    exec_launch *e = user;
+    fx_exec_launch *e = user;
     void *scratch = e->owner->scratch + (size_t)worker * e->owner->scratch_each;
 
     if (e->matmul)
@@ -455,7 +428,7 @@ static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
 }
 
 /* What adapters multiply: in f32, where the launch's own operand is rounded. */
-static fx_cmat plain_of(const fx_exec *x, const exec_launch *e)
+static fx_cmat plain_of(const fx_exec *x, const fx_exec_launch *e)
 {
     const fx_ref *r = e->l.in[4].kind == FX_REF_BUF ? &e->l.in[4] : &e->l.in[0];
     bool experts = e->l.op == FX_L_EXPERT_MATMUL;
@@ -465,7 +438,7 @@ static fx_cmat plain_of(const fx_exec *x, const exec_launch *e)
 }
 
 /* Whether adapters add to the launch; a product's epilogue is told then. */
-static bool adapts(fx_exec *x, exec_launch *e)
+static bool adapts(fx_exec *x, fx_exec_launch *e)
 {
     bool experts = e->l.op == FX_L_EXPERT_MATMUL, adds;
     fx_epilogue *epi = experts ? &e->l.args.experts.m.epi : &e->l.args.matmul.epi;
@@ -488,12 +461,32 @@ enum { BEGIN, OUTER, LAUNCH, BEHIND };
 /* With so many rows, kernels that pack them for each piece lose more by small pieces than by an uneven end. */
 #define MANY_ROWS 16
 
-static void launch_job(fx_exec *x, exec_launch *e, int64_t rows, fx_pool_job *job)
+static void launch_job(fx_exec *x, fx_exec_launch *e, int64_t rows, fx_pool_job *job)
 {
     bool packs = e->matmul && e->matmul->scratch_bytes;
+    const fx_plan_call *call = fx_exec_call_at(x, e);
 
-    job->n_tasks = e->tasks(&e->l.args);
+    if (call)
+        fx_exec_call_job(x, call, rows, job);
+    else
+        job->n_tasks = e->tasks(&e->l.args);
     job->grain = FX_MAX(1, job->n_tasks / ((packs && rows >= MANY_ROWS ? 8 : 16) * fx_pool_threads(x->pool)));
+}
+
+/* How many launches run at e: those of its call, or it alone. */
+static int32_t width_of(const fx_exec *x, const fx_exec_launch *e)
+{
+    const fx_plan_call *call = fx_exec_call_at(x, e);
+
+    return call ? call->n : 1;
+}
+
+static void set_launches(fx_exec *x, fx_exec_launch *e, int64_t rows)
+{
+    for (int32_t i = 0; i < width_of(x, e); i++) {
+        set_rows(&e[i], rows);
+        set_step(&e[i], x->step);
+    }
 }
 
 static bool next_launch(void *user, int64_t i, fx_pool_job *job)
@@ -505,14 +498,13 @@ static bool next_launch(void *user, int64_t i, fx_pool_job *job)
     if (x->at >= x->plan.n_launches)
         return false;
     atomic_fetch_add_explicit(&x->n_begun, 1, memory_order_relaxed);
-    exec_launch *e = &x->launches[x->at];
+    fx_exec_launch *e = &x->launches[x->at];
     int64_t rows = e->l.rows == FX_ROWS_STEP ? x->step->n_rows : x->step->n_logits;
     bool table = e->l.op == FX_L_EMBED, adds = false;
 
     *job = (fx_pool_job){ .fn = run_tasks, .user = e, .n_tasks = 0, .grain = 1 };
     if (x->phase == BEGIN && rows > 0) {
-        set_rows(e, rows);
-        set_step(e, x->step);
+        set_launches(x, e, rows);
         adds = x->adapting && adapts(x, e);
         x->phase = adds && !table ? OUTER : LAUNCH;
         if (adds && !table) {
@@ -531,7 +523,7 @@ static bool next_launch(void *user, int64_t i, fx_pool_job *job)
         x->phase = BEHIND;
     } else {
         x->phase = BEGIN;
-        x->at++;
+        x->at += width_of(x, e);
     }
     return true;
 }
@@ -542,6 +534,7 @@ void fx_exec_run(fx_exec *x, const fx_step *step)
 
     FX_ASSERT(step->n_rows <= x->max_rows && step->n_logits <= x->max_logits);
     x->step = step;
+    fx_exec_take_code(x);
     if (x->adapting)
         fx_adapting_begin(x->adapting, step);
     fx_pool_run_list(x->pool, next_launch, x);
@@ -549,6 +542,7 @@ void fx_exec_run(fx_exec *x, const fx_step *step)
 }
 
 uint64_t fx_exec_launches(const fx_exec *x) { return atomic_load_explicit(&x->n_begun, memory_order_relaxed); }
+uint64_t fx_exec_generated(const fx_exec *x) { return atomic_load_explicit(&x->n_generated, memory_order_relaxed); }
 
 float *fx_exec_logits(fx_exec *x, int64_t i)
 {

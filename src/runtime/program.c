@@ -36,6 +36,18 @@ void fx_program_allow_adapters(fx_program *p) { p->adapters = true; }
 size_t fx_program_weight_bytes(const fx_program *p) { return p->owned_bytes; }
 bool fx_program_found_weights(const fx_program *p) { return p->owned && !p->pages; }
 
+void fx_program_set_calls(fx_program *p, const fx_plan_calls *calls) { p->calls = calls; }
+const fx_plan_calls *fx_program_calls(const fx_program *p) { return p->calls; }
+const fx_plan *fx_program_plan(const fx_program *p) { return p->plan; }
+fx_dtype fx_program_weight_dtype(const fx_program *p, int32_t weight) { return p->weights[weight].dtype; }
+
+void fx_program_give_code(fx_program *p, const fx_kcode *code)
+{
+    atomic_store_explicit(&p->code, code, memory_order_release);
+}
+
+bool fx_program_has_code(const fx_program *p) { return atomic_load_explicit(&p->code, memory_order_acquire) != NULL; }
+
 void fx_program_on_free(fx_program *p, void (*fn)(void *user), void *user)
 {
     p->on_free = fn;
@@ -256,18 +268,19 @@ static const uint8_t *first_row(const sources *s)
     return (const uint8_t *)s->v[0].data + (size_t)row_of_part(&s->part[0], 0) * s->v[0].row_bytes;
 }
 
+fx_dtype fx_table_dtype(const fx_plan_weight *w, fx_dtype stored) { return w->dtype == FX_BF16 || w->dtype == FX_F16 ? w->dtype : stored; }
+
 /* An embedding table stays in file form; only a narrower dtype than the file's makes a copy
  * (a wider one is what the lookup computes anyway). */
 static fx_status lay_table(fx_program *p, const fx_plan_weight *w, fx_bound_weight *b, const sources *s, fx_error *err)
 {
     const fx_weight_view *v = &s->v[0];
 
-    b->dtype = v->dtype;
     b->row_bytes = v->row_bytes;
     b->data = first_row(s);
-    if ((w->dtype != FX_BF16 && w->dtype != FX_F16) || w->dtype == v->dtype)
+    b->dtype = fx_table_dtype(w, v->dtype);
+    if (b->dtype == v->dtype)
         return FORNAX_OK;
-    b->dtype = w->dtype;
     b->row_bytes = (size_t)v->cols * 2;
     return own(p, b, b->row_bytes * (size_t)v->rows, err);
 }

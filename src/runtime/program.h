@@ -40,6 +40,7 @@ fx_status fx_exec_new(fx_exec **out, const fx_program *p, fx_pool *pool, int64_t
 void fx_exec_free(fx_exec *x);
 void fx_exec_run(fx_exec *x, const fx_step *step);
 uint64_t fx_exec_launches(const fx_exec *x);       /* begun so far, by any number of runs; any thread */
+uint64_t fx_exec_generated(const fx_exec *x);      /* of those, generated kernels */
 float *fx_exec_logits(fx_exec *x, int64_t i);      /* row i of the step's logit_rows; writable */
 
 #endif

@@ -2,11 +2,11 @@
 #ifndef FX_PROGRAM_INT_H
 #define FX_PROGRAM_INT_H
 
+#include <stdatomic.h>
+
 #include "base/cpu.h"
 #include "kernels/kernels.h"
-#include "kir/plan.h"
 #include "runtime/bind.h"
-#include "runtime/program.h"
 
 /* A plan weight in the form its launches read. */
 typedef struct fx_bound_weight {
@@ -29,6 +29,8 @@ struct fx_program {
     const uint8_t *owned;        /* all weights that aren't views of the file, in the order of the plan: most are */
     size_t owned_bytes;          /* smaller than a huge page */
     uint8_t *pages;              /* where they were filled in, from fx_pages_alloc; NULL: they were found */
+    const fx_plan_calls *calls;  /* generated kernels instead of launches, or NULL */
+    _Atomic(const fx_kcode *) code;      /* of their kernels; NULL: not there (yet) */
     void (*on_free)(void *user); /* or NULL */
     void *on_free_user;
 };

@@ -80,6 +80,7 @@ struct fx_epilogue {
     /* fx_epilogue_add: for each row what is added to its sums, or NULL; then 'then' goes on. */
     const float *const *addend;
     void (*then)(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
+    const void *call;            /* of a generated fn: which, with what (runtime/exec_calls.c) */
 };
 
 /* y = epilogue(x @ w^T). w packed in tiles of 16 rows (= 16 columns of y): tile t holds

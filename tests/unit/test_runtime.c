@@ -312,6 +312,121 @@ TEST(binding_can_be_cancelled)
     drop(&c);
 }
 
+/* ---- Generated kernels in place of launches; here they are C ---- */
+
+static _Atomic int64_t n_copied, n_ended;        /* rows; tiles */
+
+static int64_t rows_of(const uint64_t *args) { return (int64_t)args[0]; }
+
+/* A gather: args n_rows; buffers x, rows, y. */
+static void copy_rows(const uint64_t *args, void *const *buffers, int64_t t0, int64_t t1, fx_kir_fault *fault)
+{
+    const float *x = buffers[0];
+    const int32_t *rows = buffers[1];
+    float *y = buffers[2];
+
+    (void)args, (void)fault;
+    for (int64_t t = t0; t < t1; t++)
+        memcpy(y + t * DIM, x + rows[t] * DIM, DIM * sizeof *y);
+    n_copied += t1 - t0;
+}
+
+/* The end of a product's tile: args m, n, ld; buffers acc, residual, y. */
+static void add_residual(const uint64_t *args, void *const *buffers, int64_t t0, int64_t t1, fx_kir_fault *fault)
+{
+    const float *acc = buffers[0], *residual = buffers[1];
+    float *y = buffers[2];
+
+    (void)fault;
+    for (int64_t t = t0; t < t1; t++) {
+        for (int64_t i = 0; i < (int64_t)args[1]; i++)
+            y[t * DIM + i] = acc[t * (int64_t)args[2] + i] + residual[t * DIM + i];
+    }
+    n_ended++;
+}
+
+static int32_t launch_of(const fx_program *p, fx_launch_op op, fx_ref_kind residual)
+{
+    const fx_plan *plan = fx_program_plan(p);
+
+    for (int32_t i = 0; i < plan->n_launches; i++) {
+        if (plan->launches[i].op == op && (op != FX_L_MATMUL || plan->launches[i].in[3].kind == residual))
+            return i;
+    }
+    return -1;
+}
+
+typedef struct two_calls {
+    fx_call_ref args[4], buffers[6];
+    fx_plan_call calls[2];
+    fx_plan_calls all;
+} two_calls;
+
+static void make_calls(two_calls *c, const fx_program *p)
+{
+    const int32_t down = launch_of(p, FX_L_MATMUL, FX_REF_BUF), gather = launch_of(p, FX_L_GATHER, 0);
+
+    *c = (two_calls){
+        .args = { { .from = FX_FROM_TILE, .at = offsetof(fx_call_tile, m) }, { .from = FX_FROM_TILE, .at = offsetof(fx_call_tile, n) },
+                  { .from = FX_FROM_TILE, .at = offsetof(fx_call_tile, ld) },
+                  { .from = FX_FROM_STEP, .at = offsetof(fx_step, n_logits), .narrow = true } },
+        .buffers = { { .from = FX_FROM_TILE, .at = offsetof(fx_call_tile, acc) }, { .from = FX_FROM_TILE, .at = offsetof(fx_call_tile, residual) },
+                     { .from = FX_FROM_TILE, .at = offsetof(fx_call_tile, y) },
+                     { .from = FX_FROM_ARGS, .launch = gather, .at = offsetof(fx_gather_args, x.p) },
+                     { .from = FX_FROM_STEP, .at = offsetof(fx_step, logit_rows) },
+                     { .from = FX_FROM_ARGS, .launch = gather, .at = offsetof(fx_gather_args, y.p) } },
+    };
+    CHECK(down > gather && gather >= 0);
+    c->calls[1] = (fx_plan_call){ .first = down, .n = 1, .epilogue = true, .n_args = 3, .n_buffers = 3, .args = c->args, .buffers = c->buffers };
+    c->calls[0] = (fx_plan_call){ .first = gather, .n = 1, .kernel = 1, .n_args = 1, .n_buffers = 3, .args = c->args + 3,
+                                  .buffers = c->buffers + 3 };
+    c->all = (fx_plan_calls){ .calls = c->calls, .n_kernels = 2, .n_calls = 2 };
+}
+
+/* Code comes between two steps of an exec; one that is made then has it from the start. */
+TEST(calls_run_in_place_of_launches)
+{
+    static const fx_kcode code[] = { { rows_of, add_residual }, { rows_of, copy_rows } };
+    static float want[MAX_ROWS * VOCAB], got[MAX_ROWS * VOCAB];
+    int32_t tokens[MAX_ROWS], pos[MAX_ROWS], seq[MAX_ROWS] = { 0 }, rows[MAX_ROWS];
+    const fx_step_seq one = { .n_rows = MAX_ROWS, .adapter = -1 };
+    const fx_step step = { .n_rows = MAX_ROWS, .n_seqs = 1, .n_logits = MAX_ROWS, .token = tokens, .pos = pos, .seq = seq,
+                           .seqs = &one, .logit_rows = rows, .page_tokens = 32 };
+    fx_error err = { 0 };
+    fx_exec *x = NULL;
+    two_calls calls;
+    compiled c;
+
+    for (int i = 0; i < MAX_ROWS; i++) {
+        tokens[i] = i * 13 % VOCAB;
+        pos[i] = rows[i] = i;
+    }
+    make_tensors(false);
+    compile(&c, "f32", 2, FX_MODE_AUTO, &plain_source);
+    CHECK_OK(c.st, c.err);
+    REQUIRE(c.program);
+    run_step(&c, tokens, MAX_ROWS, want);
+    make_calls(&calls, c.program);
+    fx_program_set_calls(c.program, &calls.all);
+    CHECK_OK(fx_exec_new(&x, c.program, c.pool, MAX_ROWS, MAX_ROWS, &err), err);
+    for (int given = 0; x && given < 2; given++) {
+        if (given)
+            fx_program_give_code(c.program, code);
+        memset(fx_exec_logits(x, 0), 0, VOCAB * sizeof *got);
+        fx_exec_run(x, &step);
+        for (int i = 0; i < MAX_ROWS; i++)
+            CHECK_MEM(fx_exec_logits(x, i), want + i * VOCAB, VOCAB * sizeof *got);
+        CHECK_EQ_I64(n_copied, given * MAX_ROWS);
+        CHECK((n_ended > 0) == given);
+        CHECK_EQ_U64(fx_exec_generated(x), (uint64_t)given);
+    }
+    fx_exec_free(x);
+    run_step(&c, tokens, MAX_ROWS, got);
+    CHECK_MEM(got, want, sizeof got);
+    CHECK_EQ_I64(n_copied, 2 * MAX_ROWS);
+    drop(&c);
+}
+
 /* ---- Packed weights that outlive their program ---- */
 
 static char kept_dir[64];
