@@ -112,8 +112,8 @@ typedef struct fornax_context_options {
                                  the cgroup quota allow                                */
     const char *cpu;          /* "scalar", "avx2", "avx512", "neon"; NULL: environment
                                  variable FORNAX_CPU, else the best the machine has    */
-    const char *cache_dir;    /* a folder where packed weights are kept, so that later starts
-                                 needn't pack. NULL: nowhere; "": the folder artifacts in that of
+    const char *cache_dir;    /* a folder where packed weights and compiled code are kept, so that later
+                                 starts needn't make them. NULL: nowhere; "": the folder artifacts in that of
                                  the environment variable FORNAX_CACHE_DIR, else in fornax in
                                  XDG_CACHE_HOME, else in ~/.cache/fornax                */
     int64_t cache_bytes;      /* kept there at most; the least recently used go; 0: 16 GiB */
@@ -131,8 +131,8 @@ FORNAX_API const char *fornax_context_cpu(const fornax_context *ctx);   /* "avx5
  * damaged file) costs time only: the first one of a context is logged as a warning. Any thread. */
 typedef struct fornax_cache_stats {
     size_t size;
-    uint64_t hits;            /* models whose packed weights were there       */
-    uint64_t misses;          /* models that were packed                      */
+    uint64_t hits;            /* of what was looked for, found: of a model, its packed weights and its code */
+    uint64_t misses;          /* and not found                                 */
     uint64_t written, removed;   /* files kept; files that went for the cap's sake */
     uint64_t faults;
 } fornax_cache_stats;
@@ -160,6 +160,10 @@ typedef struct fornax_model_options {
     int embeddings;            /* 1: for fornax_embed, not for generation; a model that is made for
                                   embedding (an encoder, or its files say how rows are pooled) always is */
     int adapters;              /* 1: adapters may be opened for it; costs some memory and speed */
+    const char *code;          /* kernels that are generated for the model. "auto" or NULL (then the environment variable
+                                  FORNAX_CODE, if it is set): used as soon as their code is there, which an earlier
+                                  start kept in cache_dir, or a thread makes there beside the model's work; "now": made before
+                                  this returns; "off": only hand-written kernels. The outputs are the same bits  */
 } fornax_model_options;
 
 typedef struct fornax_model_info {
@@ -192,6 +196,9 @@ FORNAX_API fornax_status fornax_model_open(fornax_model **out, fornax_context *c
                                            const fornax_model_options *opt, fornax_error *err);
 /* Engines of the model must be closed first. */
 FORNAX_API void fornax_model_close(fornax_model *model);
+/* Waits until the code of the model's generated kernels is made, and kept if the context keeps things. FORNAX_EUNSUP: it can't
+ * be made here (no LLVM, or no code for the level in use): hand-written kernels do all the work. Any thread. */
+FORNAX_API fornax_status fornax_model_compile(fornax_model *model, fornax_error *err);
 FORNAX_API const fornax_model_info *fornax_model_get_info(const fornax_model *model);
 FORNAX_API const fornax_tokenizer *fornax_model_tokenizer(const fornax_model *model);
 FORNAX_API fornax_context *fornax_model_context(const fornax_model *model);
@@ -379,6 +386,7 @@ typedef struct fornax_engine_stats {
     uint64_t launches;                          /* kernels begun; grows within a long step too */
     uint64_t context_tokens;                    /* in a sequence at most: the model's, or what the pages hold */
     uint64_t prefill_tokens, prefill_done;      /* of the prompts being computed now: all tokens, and those there */
+    uint64_t generated;                         /* of the kernels begun, generated ones */
 } fornax_engine_stats;
 
 FORNAX_API fornax_status fornax_engine_open(fornax_engine **out, fornax_model *model,

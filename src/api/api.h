@@ -20,7 +20,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "compile/store.h"
+#include "compile/pcode.h"
 #include "format/weights.h"
 #include "models/models.h"
 #include "runtime/adapter.h"
@@ -96,6 +96,7 @@ struct fornax_model {
     fx_weights *weights;
     fornax_tokenizer *tok;
     fx_program *program;
+    fx_pcode *code;              /* NULL: no kernel is generated */
     fx_arena arena;              /* strings of info */
     fornax_model_info info;
     fx_hash128 fingerprint;

@@ -92,6 +92,7 @@ void fornax_engine_get_stats(const fornax_engine *engine, fornax_engine_stats *s
 
     fx_engine_get_stats(engine->e, &all);
     all.launches = fx_exec_launches(engine->exec);
+    all.generated = fx_exec_generated(engine->exec);
     all.size = size;
     memcpy(stats, &all, size);
 }

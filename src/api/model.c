@@ -1,4 +1,5 @@
 /* model.c - fornax_model: opens files, builds the graph, compiles it; runs it over given ids. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -7,6 +8,8 @@
 #include "models/places.h"
 
 #define CONTRACT_VERSION 1       /* of the reduction contract: changes when some kernel's bits do */
+
+typedef enum fx_code_mode { FX_CODE_AUTO, FX_CODE_OFF, FX_CODE_NOW } fx_code_mode;
 
 /* ---- Options ---- */
 
@@ -50,6 +53,23 @@ static const char *kv_name(fx_dtype type)
             return kv_types[i].name;
     }
     return NULL;
+}
+
+static fx_status read_code(const char *name, fx_code_mode *mode, fx_error *err)
+{
+    static const struct { const char *name; fx_code_mode mode; } rows[] = {
+        { "auto", FX_CODE_AUTO }, { "off", FX_CODE_OFF }, { "now", FX_CODE_NOW },
+    };
+
+    if (!name)
+        name = getenv("FORNAX_CODE");
+    for (size_t i = 0; i < FX_COUNT(rows); i++) {
+        if (!name || !*name || strcmp(name, rows[i].name) == 0) {
+            *mode = rows[i].mode;
+            return FORNAX_OK;
+        }
+    }
+    return fx_fail_param(err, FORNAX_EARG, "code", "code: expected auto, off or now, found '%s'", name);
 }
 
 static fx_status read_options(const fornax_model_options *opt, fx_model_options *out, fx_error *err)
@@ -169,6 +189,23 @@ static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mod
     return i->architecture && i->name && i->numerics_id ? FORNAX_OK : fx_nomem(err, "a model's description");
 }
 
+/* Code for the generated kernels: as kept; else by the way where it can be kept and the model is worth it, or now. */
+static fx_status begin_code(fornax_model *m, fx_code_mode mode, const char *path, fx_error *err)
+{
+    fx_store *store = m->ctx->store;
+    bool worth = store && fx_program_weight_bytes(m->program) >= m->ctx->store_min && fx_store_writable(store);
+    const fx_pcode_options o = { .make = mode == FX_CODE_NOW || worth, .level = m->ctx->cpu.level, .store = store, .log = &m->ctx->log,
+                                 .library = fornax_version(), .label = path, .llvm = getenv("FORNAX_LLVM") };
+    fx_error why;
+
+    if (mode == FX_CODE_OFF)
+        return FORNAX_OK;
+    FX_TRY(fx_pcode_new(&m->code, &m->ctx->mem, m->program, &o, err));
+    if (mode == FX_CODE_NOW && fx_pcode_wait(m->code, &why) != FORNAX_OK)
+        fx_log_print(&m->ctx->log, FX_LOG_WARN, "%s: its kernels aren't generated: %s", path, why.text);
+    return FORNAX_OK;
+}
+
 /* In the library's floating-point mode: constants are computed on the way. */
 static fx_status build_program(fornax_model *m, const fornax_model_options *opt, const char *path, fx_error *err)
 {
@@ -176,10 +213,12 @@ static fx_status build_program(fornax_model *m, const fornax_model_options *opt,
     const fx_weight_source source = { .find = find_weight, .release = release_weight, .progress = progress, .user = &l };
     fx_model_options mo;
     fx_model_desc desc;
+    fx_code_mode code = FX_CODE_AUTO;
     fx_arena arena;
-    fx_status st = read_options(opt, &mo, err);
+    fx_status st;
 
-    FX_TRY(st);
+    FX_TRY(read_options(opt, &mo, err));
+    FX_TRY(read_code(opt->code, &code, err));
     mo.adapters = opt->adapters != 0;
     mo.hidden = mo.hidden || fx_embed_meant(m->weights);
     fx_arena_init(&arena, &m->ctx->mem, 1 << 18);
@@ -191,6 +230,8 @@ static fx_status build_program(fornax_model *m, const fornax_model_options *opt,
 
         st = fx_compile(&m->program, &m->ctx->mem, desc.step, &desc.state, &source, &co, err);
     }
+    if (st == FORNAX_OK)
+        st = begin_code(m, code, path, err);
     if (st == FORNAX_OK)
         st = fill_info(m, &desc, mo.mode, path, err);
     m->hidden = desc.hidden;
@@ -266,6 +307,7 @@ void fornax_model_close(fornax_model *m)
     if (!m)
         return;
     fx_exec_free(atomic_load(&m->spare_exec));
+    fx_pcode_free(m->code);
     fx_program_free(m->program);
     if (m->vocab)
         fx_gvocab_unref(m->vocab);
@@ -274,6 +316,15 @@ void fornax_model_close(fornax_model *m)
     fx_weights_close(m->weights);
     fx_arena_done(&m->arena);
     fx_mem_free(&m->ctx->mem, m, sizeof *m);
+}
+
+fornax_status fornax_model_compile(fornax_model *m, fornax_error *err)
+{
+    FX_API_NEED(m);
+    FX_TRY(fx_api_usable(m->ctx, err));
+    if (!m->code)
+        return fx_fail_param(err, FORNAX_EARG, "code", "code: the model was opened without generated kernels");
+    return fx_pcode_wait(m->code, err);
 }
 
 const fornax_model_info *fornax_model_get_info(const fornax_model *model) { return &model->info; }

@@ -74,6 +74,7 @@ typedef struct fx_model_opts {
     const char *cache;           /* folder for packed weights; NULL: the user's */
     bool no_cache;
     int64_t cache_mib;           /* 0: the library's default */
+    const char *code;
     const char *lora;            /* an adapter: the model is opened with room for it (FX_LORA_OPT) */
     bool adapters;               /* room for adapters without one */
 } fx_model_opts;
@@ -85,9 +86,10 @@ typedef struct fx_model_opts {
     { "ctx", 'c', FX_OPT_INT, offsetof(type, m.ctx), "N", "longest sequence in tokens (default: the model's)", 0, INT32_MAX },     \
     { "verbose", 'v', FX_OPT_FLAG, offsetof(type, m.verbose), NULL, "log to stderr", 0, 0 },                               \
     { "quiet", 'q', FX_OPT_FLAG, offsetof(type, m.quiet), NULL, "no progress display", 0, 0 },                             \
-    { "cache", 0, FX_OPT_STR, offsetof(type, m.cache), "DIR", "keep packed weights there, of small models too (default: the user's)", 0, 0 }, \
+    { "cache", 0, FX_OPT_STR, offsetof(type, m.cache), "DIR", "keep weights and code there, of small models too (default: the user's)", 0, 0 }, \
     { "cache-mib", 0, FX_OPT_INT, offsetof(type, m.cache_mib), "N", "size of that folder at most (default: 16384)", 1, INT32_MAX }, \
-    { "no-cache", 0, FX_OPT_FLAG, offsetof(type, m.no_cache), NULL, "neither keep packed weights nor use kept ones", 0, 0 }
+    { "no-cache", 0, FX_OPT_FLAG, offsetof(type, m.no_cache), NULL, "keep nothing and use nothing kept", 0, 0 }, \
+    { "code", 0, FX_OPT_STR, offsetof(type, m.code), "WHEN", "kernels made for the model: auto, now (before it runs), off (default: auto)", 0, 0 }
 
 /* For commands that run one request with an adapter or none. */
 #define FX_LORA_OPT(type, m) \

@@ -1,4 +1,5 @@
-/* cmd_compile.c - fornax compile GRAPH: a graph of tensors, as text (docs/graph.md), to code for this machine or another. */
+/* cmd_compile.c - fornax compile GRAPH.txt: a graph of tensors, as text (docs/graph.md), to code for this machine or another;
+ * fornax compile MODEL: what later starts of the model find in the cache folder. */
 #include <string.h>
 
 #include "base/file.h"
@@ -6,6 +7,7 @@
 #include "fornax_graph.h"
 
 typedef struct compile_opts {
+    fx_model_opts model;
     const char *graph, *target, *emit, *out;
     bool targets;
 } compile_opts;
@@ -16,6 +18,8 @@ static const fx_opt opts[] = {
     { "emit", 'e', FX_OPT_STR, offsetof(compile_opts, emit), "FORM", "artifact (a file to load), kir, llvm, asm (default: artifact)", 0, 0 },
     { "out", 'o', FX_OPT_STR, offsetof(compile_opts, out), "FILE", "where to write it (texts: default is standard output)", 0, 0 },
     { "targets", 0, FX_OPT_FLAG, offsetof(compile_opts, targets), NULL, "list the targets", 0, 0 },
+    { "adapters", 0, FX_OPT_FLAG, offsetof(compile_opts, model.adapters), NULL, "of a model: for starts with --lora", 0, 0 },
+    FX_MODEL_OPTS(compile_opts, model),
     { 0 },
 };
 
@@ -87,6 +91,35 @@ static fornax_status run_file(const char *path, const compile_opts *o, fornax_er
     return st;
 }
 
+/* Opens it, which leaves its packed weights in the cache folder, and waits for its code. */
+static int run_model(const char *path, compile_opts *o)
+{
+    fornax_context *ctx = NULL;
+    fornax_model *model = NULL;
+    fornax_error err = { 0 };
+    fornax_status st;
+
+    if (o->graph || o->target || o->emit || o->out)
+        return fx_cli_usage("--graph, --target, --emit and --out are for graphs, which are in files that end in .txt");
+    if (o->model.no_cache || o->model.code)
+        return fx_cli_usage("--no-cache and --code: what is compiled of a model goes to the cache folder");
+    fx_cli_catch_interrupt();
+    o->model.code = "auto";
+    st = fx_cli_model(&ctx, &model, path, &o->model, &err);
+    if (st == FORNAX_OK)
+        st = fornax_model_compile(model, &err);
+    fornax_model_close(model);
+    fornax_context_close(ctx);
+    return st == FORNAX_OK ? FX_EXIT_OK : fx_cli_fail(&err);
+}
+
+static bool is_graph(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 4 && strcmp(path + n - 4, ".txt") == 0;
+}
+
 static int run(const void *given, int n, char **args)
 {
     compile_opts o = *(const compile_opts *)given;
@@ -98,7 +131,9 @@ static int run(const void *given, int n, char **args)
         return FX_EXIT_OK;
     }
     if (n != 1)
-        return fx_cli_usage("a file with a graph is missing");
+        return fx_cli_usage("a model, or a file with a graph, is missing");
+    if (!is_graph(args[0]))
+        return run_model(args[0], &o);
     o.emit = o.emit ? o.emit : "artifact";
     if (strcmp(o.emit, "artifact") == 0 && !o.out)
         return fx_cli_usage("--out is missing: an artifact goes to a file");
@@ -106,9 +141,10 @@ static int run(const void *given, int n, char **args)
 }
 
 const fx_cmd fx_cmd_compile = {
-    .name = "compile", .args = "GRAPH.txt", .min_args = 0, .max_args = 1,
-    .summary = "compile a graph of tensors to code",
-    .examples = "  fornax compile mlp.txt -o mlp.fxa\n"
+    .name = "compile", .args = "MODEL|GRAPH.txt", .min_args = 0, .max_args = 1,
+    .summary = "compile a graph of tensors to code, or fill the cache folder for a model's starts",
+    .examples = "  fornax compile model.gguf\n"
+                "  fornax compile mlp.txt -o mlp.fxa\n"
                 "  fornax compile mlp.txt --emit kir\n"
                 "  fornax compile mlp.txt --emit asm --target x86-64-v3\n",
     .opts = opts, .opts_bytes = sizeof(compile_opts), .run = run,

@@ -6,7 +6,7 @@ static int run(const void *o, int n, char **args)
     fornax_error err = { 0 };
     fornax_context *ctx = NULL;
     fornax_text *text = NULL;
-    fornax_status st = fx_cli_context(&ctx, &(fx_model_opts){ .no_cache = true }, &err);
+    fornax_status st = fx_cli_context(&ctx, &(fx_model_opts){ .threads = 1 }, &err);
     size_t bytes;
 
     (void)o, (void)n;

@@ -72,6 +72,7 @@ fornax_status fx_cli_model_for(fornax_context **ctx, fornax_model **model, const
     opt.dtype = m->dtype;
     opt.kv_dtype = m->kv_dtype;
     opt.max_context = m->ctx;
+    opt.code = m->code;
     opt.adapters = m->lora || m->adapters;
     opt.embeddings = embeddings;
     opt.progress = isatty(2) && !m->quiet ? show_progress : fx_cli_check_interrupt;

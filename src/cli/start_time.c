@@ -44,6 +44,7 @@ static void make_command(command *c, const char *model, const fx_model_opts *o)
     add(c, "--cache", o->cache);
     add(c, "--cache-mib", number(c->mib, o->cache_mib));
     add(c, "--no-cache", o->no_cache ? "" : NULL);
+    add(c, "--code", o->code);
 }
 
 /* Reads to the end; when did the first byte come? 0: never. */

@@ -23,6 +23,7 @@ static const metric metrics[] = {
     M("prefill_tokens", "gauge", prefill_tokens, "tokens of the prompts being computed"),
     M("prefill_tokens_done", "gauge", prefill_done, "of these, computed"),
     M("kernel_launches_total", "counter", launches, "kernels begun"),
+    M("generated_launches_total", "counter", generated, "of these, generated kernels"),
     M("preemptions_total", "counter", preemptions, "sequences set back for want of pages"),
     M("kv_pages", "gauge", pages_total, "pages of the KV pool"),
     M("kv_pages_used", "gauge", pages_used, "pages that sequences hold"),
@@ -33,9 +34,9 @@ static const metric metrics[] = {
 
 #define C(name, field, help) { "fornax_artifact_" name, "counter", help, offsetof(fornax_cache_stats, field), 1 }
 static const metric cache_metrics[] = {
-    C("hits_total", hits, "models whose packed weights were found in the cache folder"),
-    C("misses_total", misses, "models that were packed"),
-    C("written_total", written, "files of packed weights kept"),
+    C("hits_total", hits, "packed weights and compiled code found in the cache folder"),
+    C("misses_total", misses, "packed weights and compiled code not found there"),
+    C("written_total", written, "files kept there"),
     C("removed_total", removed, "files that went for the cap's sake"),
     C("faults_total", faults, "damaged files, and what couldn't be written"),
 };

@@ -14,6 +14,12 @@ from conftest import FORNAX, TINY, TINY_QWEN
 TRIES = 20
 
 
+@pytest.fixture(autouse=True)
+def only_weights(monkeypatch):
+    """Code has tests of its own (test_generated.py)."""
+    monkeypatch.setenv("FORNAX_CODE", "off")
+
+
 def generate(model, *args, check=True, **options):
     p = subprocess.run([FORNAX, "generate", model, "-p", "Hello", "-n", "4", "--json", *map(str, args)], capture_output=True,
                        timeout=120, stdin=subprocess.DEVNULL, **options)
