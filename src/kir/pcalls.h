@@ -50,6 +50,7 @@ typedef struct fx_call_tile {
 typedef struct fx_plan_call {
     int32_t first, n;            /* launches of the plan that it stands for */
     bool epilogue;               /* ... the end of whose tiles it is */
+    bool rest;                   /* then the launch's own kernel does what is left of the same tasks (rope_store.turned is set) */
     int32_t kernel;
     int32_t n_args, n_buffers;
     const fx_call_ref *args, *buffers;           /* one for each ARG and BUFFER of the kernel, in their order */

@@ -43,7 +43,7 @@ fx_kop *fx_lc_vec(fx_lc *c, int slot, size_t at, int64_t n)
     return fx_lc_buffer(c, fx_lc_at(c, at), &b);
 }
 
-fx_kop *fx_lc_mat(fx_lc *c, int slot, size_t at, fx_kir_access access)
+fx_kop *fx_lc_mat(fx_lc *c, int slot, size_t at, int64_t cols, fx_kir_access access)
 {
     const fx_ref *r = fx_lc_ref(c, slot);
     const fx_plan_buf *p = r->kind == FX_REF_BUF ? &c->plan->bufs[r->index] : NULL;
@@ -51,20 +51,20 @@ fx_kop *fx_lc_mat(fx_lc *c, int slot, size_t at, fx_kir_access access)
     char name[16];
     fx_kop *op;
 
-    FX_ASSERT(p && !p->q8);
+    FX_ASSERT(p && !p->q8 && r->col + cols <= p->cols);
     for (int i = 0; i < c->n_places; i++) {
-        if (c->places[i].buf == r->index && c->places[i].col == r->col) {
+        if (c->places[i].buf == r->index && c->places[i].col == r->col && c->places[i].cols == cols) {
             c->places[i].op->u.buf->access |= access;
             return c->places[i].op;
         }
     }
     b.extent[0] = c->rows;
-    b.extent[1] = fx_kir_dim(c->m, p->cols - r->col);
+    b.extent[1] = fx_kir_dim(c->m, cols);
     b.stride[0] = fx_kir_dim(c->m, p->cols);
     b.name = name_of(name, sizeof(name), "b", c->n_buffers);
     op = fx_lc_buffer(c, fx_lc_at(c, at), &b);
     if (op)
-        c->places[c->n_places++] = (fx_lc_place){ r->index, r->col, op };
+        c->places[c->n_places++] = (fx_lc_place){ r->index, r->col, cols, op };
     return op;
 }
 
@@ -183,7 +183,7 @@ static void begin(fx_lc *c, const fx_lc_maker *maker)
     c->k = fx_kir_kernel_new(c->m, FX_STR("k"));
     if (!c->k)
         return;
-    c->rows = fx_lc_arg(c, fx_lc_at(c, maker->n_rows), "n");
+    c->rows = fx_lc_arg(c, maker->n_rows == FX_LC_STEP_ROWS ? fx_lc_in_step(offsetof(fx_step, n_rows), true) : fx_lc_at(c, maker->n_rows), "n");
     c->row = c->k->task;
     fx_kir_at(c->m, c->k->grid);
     fx_kir_yield(c->m, &c->rows, 1);
@@ -251,6 +251,7 @@ static fx_status make_call(lowering *l, const fx_lc_maker *maker, int32_t at)
         maker->make(&c);
     FX_TRY(fx_kir_status(l->m, l->err));
     FX_TRY(number_of(l, &c, last, &call.kernel));
+    call.rest = c.rest;
     call.n_args = c.n_args;
     call.n_buffers = c.n_buffers;
     return push_call(l, call, c.args, c.buffers);

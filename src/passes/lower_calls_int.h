@@ -12,7 +12,7 @@
 
 typedef struct fx_lc_place {
     int32_t buf;
-    int64_t col;
+    int64_t col, cols;
     fx_kop *op;
 } fx_lc_place;
 
@@ -30,13 +30,15 @@ typedef struct fx_lc {
     fx_lc_place places[FX_CALL_MAX];
     fx_kop *rows;                /* how many */
     fx_kop *row;                 /* the task's */
+    bool rest;                   /* of the call */
 } fx_lc;
 
 /* A row of the table of makers. */
+#define FX_LC_STEP_ROWS UINT32_MAX
 typedef struct fx_lc_maker {
     fx_launch_op op;
     void (*make)(fx_lc *c);
-    uint32_t n_rows;             /* offset in the launch's arguments */
+    uint32_t n_rows;             /* offset in the launch's arguments; FX_LC_STEP_ROWS: those of the step */
     bool (*can)(const fx_lc *c); /* NULL: always */
 } fx_lc_maker;
 
@@ -47,9 +49,10 @@ static inline const fx_ref *fx_lc_ref(const fx_lc *c, int slot) { return slot >=
 static inline bool fx_lc_has(const fx_lc *c, int slot) { return fx_lc_ref(c, slot)->kind != FX_REF_NONE; }
 fx_kop *fx_lc_arg(fx_lc *c, fx_call_ref ref, const char *name);
 fx_kop *fx_lc_buffer(fx_lc *c, fx_call_ref ref, const fx_kir_buf *buf);
+static inline fx_call_ref fx_lc_in_step(size_t at, bool narrow) { return (fx_call_ref){ .from = FX_FROM_STEP, .at = (uint32_t)at, .narrow = narrow }; }
 static inline fx_call_ref fx_lc_at(const fx_lc *c, size_t at) { return (fx_call_ref){ .from = FX_FROM_ARGS, .launch = c->at, .at = (uint32_t)at }; }
-/* Rows of f32 in a slot; at: of the pointer in the arguments.  A vector there is the same for all rows. */
-fx_kop *fx_lc_mat(fx_lc *c, int slot, size_t at, fx_kir_access access);
+/* Rows of f32 in a slot, so many columns of them; at: of the pointer in the arguments. */
+fx_kop *fx_lc_mat(fx_lc *c, int slot, size_t at, int64_t cols, fx_kir_access access);
 /* A vector of n in a slot. */
 fx_kop *fx_lc_vec(fx_lc *c, int slot, size_t at, int64_t n);
 
@@ -82,7 +85,18 @@ void fx_lc_end(fx_lc *c, const fx_lc_loop *loop);
 fx_lc_loop fx_lc_fold(fx_lc *c, fx_kir_combine kind, int64_t n);
 fx_kop *fx_lc_folded(fx_lc *c, const fx_lc_loop *loop, fx_kop *a, fx_kop *b);    /* b: of FX_KIR_DOT */
 
-/* lower_calls_map.c, lower_calls_norm.c */
+/* Columns that are normed: x, or x + residual where that isn't kept. */
+typedef struct fx_lc_normed {
+    fx_kop *x, *residual, *w, *y;
+    int64_t dim;
+    float eps, w_offset;
+} fx_lc_normed;
+/* y = those from column 'first' on; y may be x. */
+void fx_lc_rms(fx_lc *c, const fx_lc_normed *s, fx_kop *first);
+
+/* lower_calls_map.c, lower_calls_norm.c, lower_calls_rope.c */
+void fx_lc_make_rope(fx_lc *c);
+bool fx_lc_can_rope(const fx_lc *c);
 extern const fx_lc_maker fx_lc_maps[];
 extern const size_t fx_lc_n_maps;
 extern const fx_lc_maker fx_lc_norms[];

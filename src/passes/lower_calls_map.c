@@ -42,12 +42,12 @@ static void make_map(fx_lc *c)
 {
     const fx_map_args *a = &c->l->args.map;
     bool row = fx_lc_has(c, 1) && fx_lc_ref(c, 1)->kind != FX_REF_BUF, binary = is_binary(c->l->op);
-    fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_map_args, a.p), FX_KIR_IN), *b = NULL, *y, *v;
+    fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_map_args, a.p), a->dim, FX_KIR_IN), *b = NULL, *y, *v;
     fx_lc_loop each;
 
     if (binary && fx_lc_has(c, 1))
-        b = row ? fx_lc_vec(c, 1, offsetof(fx_map_args, b.p), a->dim) : fx_lc_mat(c, 1, offsetof(fx_map_args, b.p), FX_KIR_IN);
-    y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_map_args, y.p), FX_KIR_OUT);
+        b = row ? fx_lc_vec(c, 1, offsetof(fx_map_args, b.p), a->dim) : fx_lc_mat(c, 1, offsetof(fx_map_args, b.p), a->dim, FX_KIR_IN);
+    y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_map_args, y.p), a->dim, FX_KIR_OUT);
     each = fx_lc_each(c, a->dim);
     v = fx_lc_load(c, x, each.i, 1);
     fx_lc_store(c, y, map_value(c, v, b ? fx_lc_load(c, b, each.i, 1) : v), each.i);
@@ -78,7 +78,7 @@ static void make_embed(fx_lc *c)
     fx_kir_buf b = { .dtype = c->tables[fx_lc_ref(c, 0)->index], .rank = 2, .access = FX_KIR_IN, .name = FX_STR("table"),
                      .extent = { fx_kir_dim(c->m, a->n_vocab), fx_kir_dim(c->m, a->dim) } };
     fx_kop *row = row_number(c, offsetof(fx_embed_args, token)), *table = fx_lc_buffer(c, fx_lc_at(c, offsetof(fx_embed_args, table)), &b);
-    fx_kop *y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_embed_args, y.p), FX_KIR_OUT), *v;
+    fx_kop *y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_embed_args, y.p), a->dim, FX_KIR_OUT), *v;
     fx_lc_loop each = fx_lc_each(c, a->dim);
 
     v = fx_kir_load(c->m, table, (fx_kop *const[]){ row, each.i }, 2, 1, NULL);
@@ -98,7 +98,7 @@ static void make_gather(fx_lc *c)
     fx_kir_buf b = { .dtype = FX_F32, .rank = 2, .access = FX_KIR_IN, .name = FX_STR("from"),
                      .extent = { fx_kir_dim(c->m, INT32_MAX), fx_kir_dim(c->m, p->cols - r->col) }, .stride = { fx_kir_dim(c->m, p->cols) } };
     fx_kop *row = row_number(c, offsetof(fx_gather_args, rows)), *x = fx_lc_buffer(c, fx_lc_at(c, offsetof(fx_gather_args, x.p)), &b);
-    fx_kop *y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_gather_args, y.p), FX_KIR_OUT);
+    fx_kop *y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_gather_args, y.p), a->dim, FX_KIR_OUT);
     fx_lc_loop each = fx_lc_each(c, a->dim);
 
     fx_lc_store(c, y, fx_kir_load(c->m, x, (fx_kop *const[]){ row, each.i }, 2, 1, NULL), each.i);

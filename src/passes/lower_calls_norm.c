@@ -120,9 +120,10 @@ void fx_lc_put_block(fx_lc *c, const fx_lc_panels *p, fx_kop *b, fx_kop *v)
 
 static void make_quant(fx_lc *c)
 {
-    fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_quant_args, x.p), FX_KIR_IN);
+    int64_t k = c->plan->bufs[fx_lc_ref(c, FX_LC_OUT)->index].cols;
+    fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_quant_args, x.p), k, FX_KIR_IN);
     fx_lc_panels p = fx_lc_q8(c, FX_LC_OUT, offsetof(fx_quant_args, q8));
-    fx_lc_loop each = fx_lc_each(c, c->plan->bufs[fx_lc_ref(c, FX_LC_OUT)->index].cols / BLOCK);
+    fx_lc_loop each = fx_lc_each(c, k / BLOCK);
 
     fx_lc_put_block(c, &p, each.i, fx_lc_load(c, x, op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, BLOCK)), BLOCK));
     fx_lc_end(c, &each);
@@ -130,13 +131,7 @@ static void make_quant(fx_lc *c)
 
 /* ---- RMS norm ------------------------------------------------------------------------------------------- */
 
-/* A row that is normed: x, or x + residual where that isn't kept. */
-typedef struct normed {
-    fx_kop *x, *residual, *w, *y;
-    const fx_rmsnorm_args *a;
-} normed;
-
-static fx_kop *row_value(fx_lc *c, const normed *s, fx_kop *j, int lanes)
+static fx_kop *row_value(fx_lc *c, const fx_lc_normed *s, fx_kop *j, int lanes)
 {
     fx_kop *v = fx_lc_load(c, s->x, j, lanes);
 
@@ -152,45 +147,55 @@ static fx_kop *inverse(fx_lc *c, fx_kop *sum, int64_t n, float eps)
     return op2(c, FX_KIR_DIV, fx_lc_f32(c, 1, 1), op1(c, FX_KIR_SQRT, x));
 }
 
-static fx_kop *normed_value(fx_lc *c, const normed *s, fx_kop *inv, fx_kop *first, fx_kop *j, int lanes)
+static fx_kop *inverse_rms(fx_lc *c, const fx_lc_normed *s, fx_kop *first)
 {
-    fx_kop *v = op2(c, FX_KIR_MUL, row_value(c, s, fx_lc_op2(c, FX_KIR_ADD, first, j), lanes), splat(c, inv, lanes));
-    fx_kop *w = fx_kir_load(c->m, s->w, &j, 1, lanes, NULL);
+    fx_lc_loop loop = fx_lc_fold(c, FX_KIR_DOT, s->dim);
+    fx_kop *v = row_value(c, s, op2(c, FX_KIR_ADD, first, loop.i), 1);
 
-    return op2(c, FX_KIR_MUL, v, op2(c, FX_KIR_ADD, w, fx_lc_f32(c, (double)s->a->w_offset, lanes)));
+    return inverse(c, fx_lc_folded(c, &loop, v, v), s->dim, s->eps);
 }
 
-static void norm_group(fx_lc *c, const normed *s, fx_kop *g)
+static fx_kop *normed_value(fx_lc *c, const fx_lc_normed *s, fx_kop *inv, fx_kop *at, fx_kop *j, int lanes)
 {
-    fx_kop *first = op2(c, FX_KIR_MUL, g, fx_lc_num(c, s->a->dim)), *v, *inv;
-    fx_lc_loop loop = fx_lc_fold(c, FX_KIR_DOT, s->a->dim);
+    fx_kop *v = op2(c, FX_KIR_MUL, row_value(c, s, at, lanes), splat(c, inv, lanes));
+    fx_kop *w = fx_kir_load(c->m, s->w, &j, 1, lanes, NULL);
 
-    v = row_value(c, s, op2(c, FX_KIR_ADD, first, loop.i), 1);
-    inv = inverse(c, fx_lc_folded(c, &loop, v, v), s->a->dim, s->a->eps);
-    if (fx_lc_has(c, FX_LC_OUT + 2)) {
-        fx_lc_panels p = fx_lc_q8(c, FX_LC_OUT + 2, offsetof(fx_rmsnorm_args, q8));
+    return op2(c, FX_KIR_MUL, v, op2(c, FX_KIR_ADD, w, fx_lc_f32(c, (double)s->w_offset, lanes)));
+}
 
-        loop = fx_lc_each(c, s->a->dim / BLOCK);
-        first = op2(c, FX_KIR_MUL, loop.i, fx_lc_num(c, BLOCK));
-        v = normed_value(c, s, inv, fx_lc_num(c, 0), first, BLOCK);
-        if (s->y)
-            fx_lc_store(c, s->y, v, first);
-        fx_lc_put_block(c, &p, loop.i, v);
-    } else {
-        loop = fx_lc_each(c, s->a->dim);
-        fx_lc_store(c, s->y, normed_value(c, s, inv, first, loop.i, 1), op2(c, FX_KIR_ADD, first, loop.i));
-    }
-    fx_lc_end(c, &loop);
+void fx_lc_rms(fx_lc *c, const fx_lc_normed *s, fx_kop *first)
+{
+    fx_kop *inv = inverse_rms(c, s, first), *at;
+    fx_lc_loop each = fx_lc_each(c, s->dim);
+
+    at = op2(c, FX_KIR_ADD, first, each.i);
+    fx_lc_store(c, s->y, normed_value(c, s, inv, at, each.i, 1), at);
+    fx_lc_end(c, &each);
+}
+
+/* All of a row, in blocks of bytes; y may be NULL. */
+static void norm_to_blocks(fx_lc *c, const fx_lc_normed *s)
+{
+    fx_kop *inv = inverse_rms(c, s, fx_lc_num(c, 0)), *at, *v;
+    fx_lc_panels p = fx_lc_q8(c, FX_LC_OUT + 2, offsetof(fx_rmsnorm_args, q8));
+    fx_lc_loop each = fx_lc_each(c, s->dim / BLOCK);
+
+    at = op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, BLOCK));
+    v = normed_value(c, s, inv, at, at, BLOCK);
+    if (s->y)
+        fx_lc_store(c, s->y, v, at);
+    fx_lc_put_block(c, &p, each.i, v);
+    fx_lc_end(c, &each);
 }
 
 /* The sum is kept, and is from then on what is normed. */
-static void keep_sum(fx_lc *c, normed *s)
+static void keep_sum(fx_lc *c, fx_lc_normed *s, int64_t cols)
 {
-    fx_kop *sum = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_rmsnorm_args, sum.p), FX_KIR_INOUT);
+    fx_kop *sum = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_rmsnorm_args, sum.p), cols, FX_KIR_INOUT);
     fx_lc_loop each;
 
     if (sum != s->x || s->residual) {
-        each = fx_lc_each(c, s->a->dim * s->a->n_groups);
+        each = fx_lc_each(c, cols);
         fx_lc_store(c, sum, row_value(c, s, each.i, 1), each.i);
         fx_lc_end(c, &each);
     }
@@ -201,24 +206,26 @@ static void keep_sum(fx_lc *c, normed *s)
 static void make_rmsnorm(fx_lc *c)
 {
     const fx_rmsnorm_args *a = &c->l->args.rmsnorm;
-    normed s = { .a = a, .x = fx_lc_mat(c, 0, offsetof(fx_rmsnorm_args, x.p), FX_KIR_IN) };
+    int64_t cols = a->dim * a->n_groups;
+    fx_lc_normed s = { .x = fx_lc_mat(c, 0, offsetof(fx_rmsnorm_args, x.p), cols, FX_KIR_IN), .dim = a->dim, .eps = a->eps,
+                       .w_offset = a->w_offset };
     bool y = fx_lc_has(c, FX_LC_OUT + 1), q8 = fx_lc_has(c, FX_LC_OUT + 2);
     fx_lc_loop groups;
 
     if (fx_lc_has(c, 1))
-        s.residual = fx_lc_mat(c, 1, offsetof(fx_rmsnorm_args, residual.p), FX_KIR_IN);
+        s.residual = fx_lc_mat(c, 1, offsetof(fx_rmsnorm_args, residual.p), cols, FX_KIR_IN);
     if (fx_lc_has(c, FX_LC_OUT))
-        keep_sum(c, &s);
+        keep_sum(c, &s, cols);
     if (!y && !q8)
         return;
     s.w = fx_lc_vec(c, 2, offsetof(fx_rmsnorm_args, w), a->dim);
-    s.y = y ? fx_lc_mat(c, FX_LC_OUT + 1, offsetof(fx_rmsnorm_args, y.p), FX_KIR_OUT) : NULL;
-    if (a->n_groups == 1) {
-        norm_group(c, &s, fx_lc_num(c, 0));
+    s.y = y ? fx_lc_mat(c, FX_LC_OUT + 1, offsetof(fx_rmsnorm_args, y.p), cols, FX_KIR_OUT) : NULL;
+    if (q8) {
+        norm_to_blocks(c, &s);
         return;
     }
     groups = fx_lc_times(c, a->n_groups);
-    norm_group(c, &s, groups.i);
+    fx_lc_rms(c, &s, op2(c, FX_KIR_MUL, groups.i, fx_lc_num(c, a->dim)));
     fx_lc_end(c, &groups);
 }
 
@@ -262,18 +269,14 @@ static void layer_norm_group(fx_lc *c, const layer_norm *n, fx_kop *g)
 static void make_layernorm(fx_lc *c)
 {
     const fx_layernorm_args *a = &c->l->args.layernorm;
-    layer_norm n = { .a = a, .x = fx_lc_mat(c, 0, offsetof(fx_layernorm_args, x.p), FX_KIR_IN) };
+    layer_norm n = { .a = a, .x = fx_lc_mat(c, 0, offsetof(fx_layernorm_args, x.p), a->dim * a->n_groups, FX_KIR_IN) };
     fx_lc_loop groups;
 
     if (fx_lc_has(c, 1))
         n.w = fx_lc_vec(c, 1, offsetof(fx_layernorm_args, w), a->w_step ? a->dim * a->n_groups : a->dim);
     if (fx_lc_has(c, 2))
         n.b = fx_lc_vec(c, 2, offsetof(fx_layernorm_args, b), a->b_step ? a->dim * a->n_groups : a->dim);
-    n.y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_layernorm_args, y.p), FX_KIR_OUT);
-    if (a->n_groups == 1) {
-        layer_norm_group(c, &n, fx_lc_num(c, 0));
-        return;
-    }
+    n.y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_layernorm_args, y.p), a->dim * a->n_groups, FX_KIR_OUT);
     groups = fx_lc_times(c, a->n_groups);
     layer_norm_group(c, &n, groups.i);
     fx_lc_end(c, &groups);
@@ -284,10 +287,10 @@ static void make_layernorm(fx_lc *c)
 static void make_softmax(fx_lc *c)
 {
     int64_t n = c->l->args.softmax.dim;
-    fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_softmax_args, x.p), FX_KIR_IN), *y, *most, *sum;
+    fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_softmax_args, x.p), n, FX_KIR_IN), *y, *most, *sum;
     fx_lc_loop loop;
 
-    y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_softmax_args, y.p), FX_KIR_INOUT);
+    y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_softmax_args, y.p), n, FX_KIR_INOUT);
     loop = fx_lc_fold(c, FX_KIR_GREATEST, n);
     most = fx_lc_folded(c, &loop, fx_lc_load(c, x, loop.i, 1), NULL);
     loop = fx_lc_each(c, n);
@@ -307,6 +310,7 @@ const fx_lc_maker fx_lc_norms[] = {
     { FX_L_QUANT, make_quant, offsetof(fx_quant_args, n_rows), NULL },
     { FX_L_RMSNORM, make_rmsnorm, offsetof(fx_rmsnorm_args, n_rows), NULL },
     { FX_L_LAYERNORM, make_layernorm, offsetof(fx_layernorm_args, n_rows), NULL },
+    { FX_L_ROPE_STORE, fx_lc_make_rope, FX_LC_STEP_ROWS, fx_lc_can_rope },
     { FX_L_SOFTMAX, make_softmax, offsetof(fx_softmax_args, n_rows), NULL },
 };
 const size_t fx_lc_n_norms = FX_COUNT(fx_lc_norms);

@@ -817,6 +817,7 @@ static fx_status lower_rope_store(lower *l, fx_op *op)
         FX_TRY(row_ref(l, op, i, &n.in[i]));     /* v may be missing */
     for (int i = 3; i < 6; i++)
         FX_TRY(vector_ref(l, op, fx_op_in(op, i), &n.in[i]));
+    a->k_free = dies_here(l, fx_op_in(op, 1)) && !overlaps(l, fx_op_in(op, 1), q) && !overlaps(l, fx_op_in(op, 1), fx_op_in(op, 2));
     FX_TRY(place_over(l, out, apart ? q : NULL));
     n.out[0] = buf_ref(l, out);
     n.layer = (int32_t)fx_op_i(op, FX_A_LAYER);

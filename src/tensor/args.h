@@ -132,6 +132,8 @@ typedef struct fx_rope_store_args {
     int32_t heads, kv_heads, head_dim, v_dim;
     fx_dtype kv_dtype;
     size_t k_offset, v_offset;   /* of the layer in a page */
+    bool k_free;                 /* nobody reads k afterwards */
+    bool turned;                 /* q and k are normed and rotated already, in q_out and k: what is left is to store */
     const fx_step *step;
 } fx_rope_store_args;
 

@@ -141,6 +141,68 @@ static void build_softmax(scene *s, const call_case *c)
                                          .dim = c->dim };
 }
 
+/* ---- Rotation ---------------------------------------------------------------------------------------------- */
+
+enum { PAGE_TOKENS = 32 };
+
+/* Rows are sequences of their own at odd positions, every other one a long one. */
+static void build_step(scene *s, size_t page_bytes)
+{
+    s->step = (fx_step){ .n_rows = (int32_t)s->n_rows, .n_seqs = (int32_t)s->n_rows, .pos = s->pos, .seq = s->seq, .seqs = s->seqs,
+                         .kv = s->at[SUM], .page_bytes = page_bytes, .page_tokens = PAGE_TOKENS };
+    for (int i = 0; i < s->n_rows; i++) {
+        s->pages[i] = (fx_page)(s->n_rows - 1 - i);
+        s->pos[i] = i % 5 * 7 % PAGE_TOKENS;
+        s->seq[i] = (int32_t)s->n_rows - 1 - i;
+        s->seqs[i] = (fx_step_seq){ .n_rows = 1, .pages = &s->pages[i], .adapter = -1, .length_class = i % 2 ? 300 : 0 };
+    }
+}
+
+typedef struct rope_shape {
+    int heads, kv_heads, v_dim, rot_dim;
+    fx_rope_style style;
+    bool norms, norm_last;
+    int long_from;
+    float attn_scale;
+} rope_shape;
+
+static const rope_shape shapes[] = {
+    { 3, 1, 64, 64, FX_ROPE_PAIRS, false, false, 0, 1 },   { 4, 2, 32, 128, FX_ROPE_HALF, true, false, 0, 1 },
+    { 2, 1, 16, 20, FX_ROPE_HALF, false, false, 0, 1.2f }, { 2, 2, 8, 22, FX_ROPE_PAIRS, true, true, 0, 0.7f },
+    { 3, 0, 8, 16, FX_ROPE_HALF, false, false, 0, 1 },     { 2, 1, 40, 40, FX_ROPE_PAIRS, true, false, 64, 1 },
+    { 2, 1, 48, 0, FX_ROPE_HALF, true, false, 0, 1 },
+};
+
+static void build_rope(scene *s, const call_case *c)
+{
+    const rope_shape *o = &shapes[(int)c->number];
+    int64_t q = o->heads * c->dim, k = o->kv_heads * c->dim, v = (int64_t)o->kv_heads * o->v_dim, page = PAGE_TOKENS * (k + v);
+    fx_launch *l = &s->launches[0];
+    int to = has(c, IN_PLACE) ? X : BYTES;
+
+    scene_buf(s, X, view_cols(c, q), false);
+    scene_buf(s, Z, k, false);
+    scene_buf(s, Y, v, false);
+    scene_buf(s, SUM, page, false);          /* the page pool */
+    scene_buf(s, BYTES, to == X ? 0 : q, false);
+    s->spoilt = Z;
+    build_step(s, (size_t)page * 4);
+    l->layer = 0;
+    l->in[0] = buf_ref(X, view_col(c));
+    l->in[1] = buf_ref(Z, 0);
+    l->in[2] = buf_ref(Y, 0);
+    l->out[0] = buf_ref(to, to == X ? view_col(c) : 0);
+    for (int i = 3; i < 6; i++)
+        l->in[i] = i == 5 || o->norms ? weight_ref(i - 3) : (fx_ref){ FX_REF_NONE, 0, 0 };
+    l->args.rope_store = (fx_rope_store_args){
+        .q = scene_cmat(s, X, view_col(c)), .k = scene_cmat(s, Z, 0), .v = scene_cmat(s, Y, 0), .q_out = scene_mat(s, to, l->out[0].col),
+        .q_norm = o->norms ? s->vector[0] : NULL, .k_norm = o->norms ? s->vector[0] : NULL, .eps = 1e-6f, .norm_offset = 0.5f,
+        .norm_last = o->norm_last, .style = o->style, .rot_dim = o->rot_dim, .inv_freq = s->vector[2], .attn_scale = o->attn_scale,
+        .long_from = o->long_from, .heads = o->heads, .kv_heads = o->kv_heads, .head_dim = (int32_t)c->dim, .v_dim = o->v_dim,
+        .kv_dtype = FX_F32, .v_offset = (size_t)(PAGE_TOKENS * k) * 4, .k_free = true, .step = &s->step,
+    };
+}
+
 /* ---- Cases ----------------------------------------------------------------------------------------------- */
 
 #define MAP(name, OP, dim, flags) { name, FX_L_##OP, FX_K_##OP, build_map, dim, 1, flags, 0.37f, FX_F32 }
@@ -172,12 +234,19 @@ static const call_case norms[] = {
     { "softmax in place", FX_L_SOFTMAX, FX_K_SOFTMAX, build_softmax, 12, 1, IN_PLACE, 0, FX_F32 },
 };
 
+#define ROPE(name, dim, flags, shape) { name, FX_L_ROPE_STORE, FX_K_ROPE_STORE, build_rope, dim, 1, flags, shape, FX_F32 }
+static const call_case ropes[] = {
+    ROPE("pairs", 64, IN_PLACE, 0), ROPE("halves, normed", 128, VIEW, 1), ROPE("part of a head", 80, 0, 2), ROPE("normed behind", 30, IN_PLACE, 3),
+    ROPE("queries alone", 16, IN_PLACE | VIEW, 4), ROPE("long ones turn slower", 40, 0, 5), ROPE("norms alone", 48, IN_PLACE, 6),
+};
+
 static void compare_all(const call_case *cases, size_t n)
 {
     int32_t numbers[2 * MAX_ROWS];
     float *w = kt_floats(4096, 1);
     uint16_t *table = kt_alloc(32 * 4096 * 4);
-    scene s = { .n_rows = 1, .vector = { w, table }, .numbers = numbers };
+    float *freq = kt_alloc(256 * 4);
+    scene s = { .n_rows = 1, .vector = { w, table, freq }, .numbers = numbers };
 
     for (int i = 0; i < MAX_ROWS; i++) {
         numbers[i] = (int32_t)(kt_random() % 32);
@@ -185,8 +254,11 @@ static void compare_all(const call_case *cases, size_t n)
     }
     for (int i = 0; i < 2 * 32 * 4096; i++)  /* of finite numbers, as any of the dtypes */
         table[i] = (uint16_t)(kt_random() & 0xbbff);
+    for (int i = 0; i < 256; i++)
+        freq[i] = (float)pow(i % 2 ? 10000 : 500, -i / 64.0);
     for (size_t i = 0; i < n; i++)
         compare_case(&cases[i], &s);
+    free(freq);
     free(table);
     free(w);
 }
@@ -194,5 +266,6 @@ static void compare_all(const call_case *cases, size_t n)
 TEST(maps_are_those_by_hand) { compare_all(maps, FX_COUNT(maps)); }
 TEST(rows_are_looked_up_as_by_hand) { compare_all(lookups, FX_COUNT(lookups)); }
 TEST(norms_are_those_by_hand) { compare_all(norms, FX_COUNT(norms)); }
+TEST(heads_are_turned_as_by_hand) { compare_all(ropes, FX_COUNT(ropes)); }
 
 FXTEST_MAIN()

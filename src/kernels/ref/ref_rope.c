@@ -105,7 +105,8 @@ static void store_row(const fx_rope_store_args *a, int64_t r, float *h, const fl
 
     for (int32_t j = 0; j < a->kv_heads; j++) {
         memcpy(h, a->k.p + r * a->k.ld + (int64_t)j * a->head_dim, (size_t)a->head_dim * sizeof(float));
-        turn_head(a, h, a->k_norm, cs, sn);
+        if (!a->turned)
+            turn_head(a, h, a->k_norm, cs, sn);
         store_head(h, a->head_dim, fx_kv_block(s, seq, a->k_offset, k_bytes, j, pos), a->kv_dtype, true, at);
         if (a->v.p)
             store_head(a->v.p + r * a->v.ld + (int64_t)j * a->v_dim, a->v_dim,
@@ -130,7 +131,7 @@ static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
             cs[i] = (float)(cos(angle) * (double)a->attn_scale);
             sn[i] = (float)(sin(angle) * (double)a->attn_scale);
         }
-        for (int32_t j = 0; j < a->heads; j++) {
+        for (int32_t j = 0; j < a->heads && !a->turned; j++) {
             memcpy(h, a->q.p + r * a->q.ld + (int64_t)j * a->head_dim, (size_t)a->head_dim * sizeof(float));
             turn_head(a, h, a->q_norm, cs, sn);
             memcpy(a->q_out.p + r * a->q_out.ld + (int64_t)j * a->head_dim, h, (size_t)a->head_dim * sizeof(float));
