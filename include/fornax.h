@@ -211,7 +211,7 @@ FORNAX_API fornax_status fornax_inspect(fornax_text **out, fornax_context *ctx, 
                                         fornax_error *err);
 /* What compiling does, for people. Of a model: the graph of a step as it is built and after each pass that changed it, and why a pass left
  * what looked like its own. Of a graph as text
- * (a path that ends in .txt; fornax_graph.h): which values are kept in memory and why, and the launches. */
+ * (a path that ends in .txt; fornax_graph.h): itself, the patterns found and nearly found, which values are kept in memory and why, the launches. */
 FORNAX_API fornax_status fornax_explain(fornax_text **out, fornax_context *ctx, const char *path, fornax_error *err);
 FORNAX_API const char *fornax_text_bytes(const fornax_text *text, size_t *n);   /* zero-terminated */
 FORNAX_API void fornax_text_close(fornax_text *text);

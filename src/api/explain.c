@@ -144,7 +144,7 @@ static fx_status explain_graphs(fornax_context *ctx, const char *path, fx_str te
     fx_arena_init(&arena, &ctx->mem, 0);
     st = fx_module_parse(&m, &arena, path, text, err);
     for (const fx_graph *g = st == FORNAX_OK ? m->first : NULL; g && st == FORNAX_OK; g = g->next) {
-        fx_buf_printf(out, "graph @%.*s\n", FX_STR_ARG(g->name));
+        fx_graph_print(g, out);
         st = fx_lower_kir(&arena, g, &(fx_lower_options){ .lanes = 16, .explain = out }, &plan, err);
     }
     fx_arena_done(&arena);

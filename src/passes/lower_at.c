@@ -99,6 +99,45 @@ fx_kop *fx_lk_mask(fx_lk *c, fx_kop *on)
     return was;
 }
 
+fx_kop *fx_lk_guard(fx_lk *c, fx_kop *on, fx_kop *of)
+{
+    fx_kop *was = fx_lk_mask(c, on);
+    fx_lk_guarded g = { c->mask, was, of };
+
+    if (c->mask && !FX_VEC_PUSH(&c->guards, c->m->mem, g))
+        fx_kir_fail(c->m, FORNAX_ENOMEM, "no memory for a kernel");
+    return was;
+}
+
+static bool depends_on(const fx_kop *x, const fx_kop *of)
+{
+    if (x == of)
+        return true;
+    for (int i = 0; x && !x->block[0] && i < x->n_in; i++) {
+        if (depends_on(x->in[i], of))
+            return true;
+    }
+    return false;
+}
+
+fx_kop *fx_lk_mask_for(const fx_lk *c, fx_kop *const *index, int n)
+{
+    fx_kop *mask = c->mask;
+
+    for (size_t i = c->guards.n; mask && i-- > 0;) {
+        const fx_lk_guarded *g = &c->guards.at[i];
+
+        if (g->mask != mask)
+            continue;
+        for (int k = 0; g->of && k < n; k++) {
+            if (g->of->code == FX_KIR_CONST || depends_on(index[k], g->of))
+                return mask;
+        }
+        mask = g->was;
+    }
+    return mask;
+}
+
 void *fx_lk_fail(fx_lk *c, const fx_op *op, const char *what)
 {
     return fx_kir_fail(c->m, FORNAX_EUNSUP, "%s (%.*s): %s", fx_opcode_name(op->code), FX_STR_ARG(fx_op_label(op)), what);

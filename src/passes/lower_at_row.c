@@ -53,17 +53,21 @@ enum { PART_MAX = 1, PART_SUM, PART_MEAN, PART_SCALE };
 static fx_kop *of_row(fx_lk *c, const row *r, int part, row_fn make)
 {
     const fx_value *v = &r->op->out[0];
-    fx_kop *at = fx_lk_recall(c, v, part, r->index, r->rank);
+    fx_kop *was = c->mask, *at;
     fx_lk_scope s;
     row own = *r;
 
-    if (at || c->m->failed)
-        return at;
-    s = fx_lk_hoist(c, r->index, r->rank, own.index);
-    own.n = r->n && r->n->code == FX_KIR_CONST ? fx_lk_num(c, r->n->u.i) : r->n;
-    at = make(c, &own);
-    fx_lk_leave(c, s);
-    return fx_lk_remember(c, v, part, r->index, r->rank, at);
+    c->mask = fx_lk_mask_for(c, r->index, r->rank);      /* what only guards a place in the row doesn't matter to all of it */
+    at = fx_lk_recall(c, v, part, r->index, r->rank);
+    if (!at && !c->m->failed) {
+        s = fx_lk_hoist(c, r->index, r->rank, own.index);
+        own.n = r->n && r->n->code == FX_KIR_CONST ? fx_lk_num(c, r->n->u.i) : r->n;
+        at = make(c, &own);
+        fx_lk_leave(c, s);
+        at = fx_lk_remember(c, v, part, r->index, r->rank, at);
+    }
+    c->mask = was;
+    return at;
 }
 
 static fx_kop *row_max(fx_lk *c, const row *r)

@@ -152,10 +152,10 @@ AT_FN(fx_at_repeat)
 
 /* ---- Several operands ------------------------------------------------------------------------------ */
 
-/* Where 'on': what 'make' finds at own; else 'other' (NULL: 0). */
-static fx_kop *guarded(fx_lk *c, fx_kop *on, fx_value *v, fx_kop *const *own, fx_kop *other)
+/* Where 'on', by which index 'of' is inside its axis: v at own; else 'other' (NULL: 0). */
+static fx_kop *guarded(fx_lk *c, fx_kop *on, fx_kop *of, fx_value *v, fx_kop *const *own, fx_kop *other)
 {
-    fx_kop *was = fx_lk_mask(c, on), *x = fx_lk_value(c, v, own);
+    fx_kop *was = fx_lk_guard(c, on, of), *x = fx_lk_value(c, v, own);
 
     c->mask = was;
     if (!x)
@@ -177,7 +177,7 @@ AT_FN(fx_at_concat)
         if (i > 0)
             on = op2(c, FX_KIR_AND, on, op2(c, FX_KIR_LE, from, index[axis]));
         own[axis] = fx_lk_sub(c, index[axis], from);
-        y = guarded(c, on, fx_op_in(op, i), own, y);
+        y = guarded(c, on, own[axis], fx_op_in(op, i), own, y);
         from = end;
     }
     return y;
@@ -194,7 +194,7 @@ AT_FN(fx_at_stack)
             own[k++] = index[i];
     }
     for (int i = 0; i < op->n_in; i++)
-        y = guarded(c, op2(c, FX_KIR_EQ, index[axis], fx_lk_num(c, i)), fx_op_in(op, i), own, y);
+        y = guarded(c, op2(c, FX_KIR_EQ, index[axis], fx_lk_num(c, i)), NULL, fx_op_in(op, i), own, y);
     return y;
 }
 

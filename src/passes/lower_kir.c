@@ -124,7 +124,7 @@ static fx_status add_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind
 
 /* ---- Who is kept --------------------------------------------------------------------------------------------- */
 
-static bool moves_only(fx_opcode code)
+bool fx_lower_moves_only(fx_opcode code)
 {
     return fx_op_rows[code].kind == FX_KIND_VIEW || code == FX_OP_CAST || code == FX_OP_RANGE || code == FX_OP_SHAPE_TO_TENSOR ||
            code == FX_OP_HANN_WINDOW;
@@ -133,7 +133,7 @@ static bool moves_only(fx_opcode code)
 bool fx_lower_by_element(fx_opcode code) { return fx_lower_is_map(code) || code == FX_OP_CAST || code == FX_OP_WHERE; }
 
 /* Whether b is a with axes of size 1 repeated: the last one only, if 'last'. */
-static bool same_shape(const fx_type *a, const fx_type *b, bool last)
+bool fx_lower_same_shape(const fx_type *a, const fx_type *b, bool last)
 {
     if (a->rank != b->rank)
         return false;
@@ -162,7 +162,7 @@ static int64_t times_read(fx_lower *l, const fx_value *v)
 }
 
 /* A reduction along the last axis, or an op that keeps rows as they are. */
-static bool is_rowwise(const fx_op *op)
+bool fx_lower_is_rowwise(const fx_op *op)
 {
     int rank = fx_op_in(op, 0)->type.rank;
 
@@ -185,6 +185,18 @@ static bool holds_product(const fx_value *v)
     return false;
 }
 
+/* Whether the reader, element by element, would form v's product beside one that it can't be summed with. */
+static bool forms_another(const fx_value *v, const fx_op *reader)
+{
+    if (!holds_product(v) || v != fx_op_in(reader, 0))
+        return false;
+    for (int i = 1; i < reader->n_in; i++) {
+        if (fx_op_in(reader, i) != v && fx_single_use(fx_op_in(reader, i)) && holds_product(fx_op_in(reader, i)))
+            return true;
+    }
+    return false;
+}
+
 /* Why op's result v can't be computed where this reader needs it; NULL: it can. */
 static const char *reader_objects(const fx_value *v, const fx_op *op, const fx_op *reader)
 {
@@ -192,20 +204,22 @@ static const char *reader_objects(const fx_value *v, const fx_op *op, const fx_o
     fx_op_kind kind = fx_op_rows[op->code].kind;
     bool by_element = fx_lower_by_element(reader->code);
 
+    if (by_element && forms_another(v, reader))
+        return "its reader forms another product";
     if (!fx_at_of(reader->code))
         return reader->code == FX_OP_OUTPUT ? "a result of the graph" : "its reader has a kernel of its own";
-    if (moves_only(op->code))
+    if (fx_lower_moves_only(op->code))
         return NULL;
     if (fx_op_rows[reader->code].kind == FX_KIND_CONTRACT || reader->code == FX_OP_AVG_POOL2D || reader->code == FX_OP_MAX_POOL2D)
         return "its reader would compute it again and again";
     if (holds_product(v) && kind != FX_KIND_CONTRACT && !by_element)
         return "a sum would be formed for each time that it is read";
     if (kind == FX_KIND_CONTRACT)
-        return by_element && same_shape(&v->type, y, false) ? NULL : "its reader isn't element by element";
+        return by_element && fx_lower_same_shape(&v->type, y, false) ? NULL : "its reader isn't element by element";
     if (kind == FX_KIND_ROW)
-        return by_element && is_rowwise(op) && same_shape(&v->type, y, true) ? NULL : "its reader goes along other rows";
+        return by_element && fx_lower_is_rowwise(op) && fx_lower_same_shape(&v->type, y, true) ? NULL : "its reader goes along other rows";
     if (by_element)
-        return same_shape(&v->type, y, true) || v->type.rank == 0 ? NULL : "its reader repeats it";
+        return fx_lower_same_shape(&v->type, y, true) || v->type.rank == 0 ? NULL : "its reader repeats it";
     return NULL;
 }
 
@@ -216,39 +230,39 @@ static const char *must_keep(fx_lower *l, const fx_op *op, const fx_value *v)
         return "it has a kernel of its own, or comes from outside";
     if (l->unfused)
         return "nothing is fused";
+    if (fx_fused_inner(l, v))
+        return NULL;
+    if (fx_fused_result(l, v))
+        return fx_fused_result(l, v)->kept;
     for (const fx_use *u = v->uses; u; u = u->next) {
         const char *why = reader_objects(v, op, u->user);
 
         if (why)
             return why;
     }
-    return !moves_only(op->code) && times_read(l, v) > 1 ? "it is read by several" : NULL;
+    return !fx_lower_moves_only(op->code) && times_read(l, v) > 1 ? "it is read by several" : NULL;
 }
 
-static bool note_reason(fx_lower *l, const fx_value *v, const char *why)
-{
-    const fx_value **key = l->explain ? FX_ARENA_NEW(l->arena, const fx_value *) : NULL;
-
-    if (!l->explain)
-        return true;
-    if (key)
-        *key = v;
-    return key && fx_map_put(&l->reasons, key_of(key), (uint64_t)(uintptr_t)why);
-}
-
-fx_status fx_lower_choose(fx_lower *l, const fx_block *b)
+static fx_status choose(fx_lower *l, const fx_block *b)
 {
     for (const fx_op *op = b->last; op; op = op->prev) {
         for (int i = 0; i < op->n_regions; i++)
-            FX_TRY(fx_lower_choose(l, op->regions[i]->first));
+            FX_TRY(choose(l, op->regions[i]->first));
         for (int i = 0; i < op->n_out; i++) {
             const char *why = op->out[i].uses && op->out[i].type.dtype != FX_CHAIN ? must_keep(l, op, &op->out[i]) : NULL;
 
-            if (why && (!fx_lower_keep(l, &op->out[i], 0) || !note_reason(l, &op->out[i], why)))
+            if (why && (!fx_lower_keep(l, &op->out[i], 0) || !fx_lower_note_reason(l, &op->out[i], why)))
                 return no_memory(l);
         }
     }
     return FORNAX_OK;
+}
+
+fx_status fx_lower_choose(fx_lower *l, const fx_block *b)
+{
+    if (!l->unfused)
+        FX_TRY(fx_lower_fuse(l, b));
+    return choose(l, b);
 }
 
 /* ---- Kernels ------------------------------------------------------------------------------------------------------ */
@@ -341,6 +355,7 @@ static void free_lk(fx_lk *c)
     FX_VEC_FREE(&c->tensors, c->l->mem);
     FX_VEC_FREE(&c->buffer_ops, c->l->mem);
     FX_VEC_FREE(&c->memo, c->l->mem);
+    FX_VEC_FREE(&c->guards, c->l->mem);
 }
 
 static int32_t *keep_ints(fx_lower *l, const int32_t *at, size_t n)
@@ -407,7 +422,7 @@ static fx_status push_launch(fx_lk *c, const fx_op *op)
     n.origin = fx_str_n(origin ? origin : "", origin ? label.n : 0);
     if (!origin || !n.args || !n.buffers || l->no_memory || !FX_VEC_PUSH(&l->launches, l->mem, n))
         return no_memory(l);
-    return FORNAX_OK;
+    return fx_lower_note_ops(c, op) ? FORNAX_OK : no_memory(l);
 }
 
 fx_status fx_lk_end(fx_lk *c, const fx_op *op)
@@ -427,7 +442,7 @@ static bool is_flat(fx_lower *l, const fx_value *v, const fx_type *shape)
 {
     if (one_element(&v->type))
         return fx_lower_kept(l, v) >= 0 || (v->def && v->def->code == FX_OP_CONSTANT);
-    if (!same_shape(&v->type, shape, false))
+    if (!fx_lower_same_shape(&v->type, shape, false))
         return false;
     if (fx_lower_kept(l, v) >= 0)
         return true;
@@ -457,7 +472,7 @@ fx_kop *fx_lk_ceil_div(fx_lk *c, fx_kop *n, int64_t by)
 }
 
 /* Tasks of 'piece' of n; the loop over this task's: its counter, code goes inside. */
-static fx_kop *task_loop(fx_lk *c, fx_dim n, int64_t piece)
+fx_kop *fx_lk_task_loop(fx_lk *c, fx_dim n, int64_t piece)
 {
     fx_kop *tasks, *from, *to, *loop;
 
@@ -477,7 +492,7 @@ static fx_kop *task_loop(fx_lk *c, fx_dim n, int64_t piece)
 }
 
 /* v itself, which others would load. */
-static fx_kop *root(fx_lk *c, fx_value *v, fx_kop *const *index)
+fx_kop *fx_lk_root(fx_lk *c, fx_value *v, fx_kop *const *index)
 {
     return fx_at_of(v->def->code)(c, v->def, v->index, index);
 }
@@ -501,7 +516,7 @@ static void group_buffers(fx_lk *c, group *g, const fx_dim *dim, int rank)
 static void store_group(fx_lk *c, const group *g, fx_kop *const *index, fx_kop *const *place, int rank)
 {
     for (int i = 0; i < g->n; i++) {
-        fx_kop *y = root(c, g->v[i], index);
+        fx_kop *y = fx_lk_root(c, g->v[i], index);
 
         fx_lk_remember(c, g->v[i], 0, index, g->v[i]->type.rank, y);
         fx_kir_store(c->m, g->out[i], y, place, rank, NULL);
@@ -517,14 +532,14 @@ static void flat_kernel(fx_lk *c, group *g)
     c->flat = true;
     c->flat_size = n;
     group_buffers(c, g, &n, 1);
-    i = task_loop(c, n, PIECE);
+    i = fx_lk_task_loop(c, n, PIECE);
     for (int k = 0; k < FX_MAX_RANK; k++)
         index[k] = i;
     store_group(c, g, index, &i, 1);
 }
 
 /* So many rows in a task that it has about PIECE elements to compute. */
-static int64_t rows_of_task(const fx_value *v)
+int64_t fx_lower_rows_of_task(const fx_value *v)
 {
     int64_t cost = 1, in = 1;
     const fx_type *x = v->def->n_in ? &fx_op_in(v->def, 0)->type : &v->type;
@@ -547,7 +562,7 @@ static void row_kernel(fx_lk *c, group *g)
     fx_kop *row, *index[FX_MAX_RANK], *loop, *j;
 
     group_buffers(c, g, dim, 2);
-    row = task_loop(c, dim[0], rows_of_task(g->v[0]));
+    row = fx_lk_task_loop(c, dim[0], fx_lower_rows_of_task(g->v[0]));
     fx_lk_unravel(c, row, t->dim, rank - 1, index);
     if (fx_dim_eq(dim[1], fx_dim_of(1))) {
         j = fx_lk_num(c, 0);
@@ -597,7 +612,7 @@ static bool in_group(const group *g, const fx_value *v)
 /* Whether v can be computed now: from tensors that are there, and from what else the group computes at the same place. */
 static bool is_ready(fx_lower *l, const group *g, const fx_value *v)
 {
-    if (!v->def || !fx_at_of(v->def->code) || !(fx_lower_by_element(v->def->code) || moves_only(v->def->code)))
+    if (!v->def || !fx_at_of(v->def->code) || !(fx_lower_by_element(v->def->code) || fx_lower_moves_only(v->def->code)))
         return false;
     for (int i = 0; i < v->def->n_in; i++) {
         const fx_value *in = fx_op_in(v->def, i);
@@ -606,7 +621,7 @@ static bool is_ready(fx_lower *l, const group *g, const fx_value *v)
         if (!in || fx_lower_kept(l, in) >= 0)
             continue;
         if (in_group(g, in)) {
-            if (!fx_lower_by_element(v->def->code) || !same_shape(&in->type, &v->type, false))
+            if (!fx_lower_by_element(v->def->code) || !fx_lower_same_shape(&in->type, &v->type, false))
                 return false;
         } else if (to_keep(l, in, &t) || !is_ready(l, g, in)) {
             return false;
@@ -619,25 +634,27 @@ static bool is_ready(fx_lower *l, const group *g, const fx_value *v)
 static void gather_group(fx_lower *l, group *g)
 {
     const fx_type *shape = &g->v[0]->type;
+    fx_op *product[2];
     uint64_t t;
 
     for (fx_op *op = g->v[0]->def->next; op && g->n < MAX_GROUP; op = op->next) {
         fx_value *v = &op->out[0];
 
-        if (op->n_out == 1 && fx_lower_by_element(op->code) && to_keep(l, v, &t) && !t && same_shape(&v->type, shape, false) &&
-            is_ready(l, g, v) && !fx_lower_product(l, v))
+        if (op->n_out == 1 && fx_lower_by_element(op->code) && to_keep(l, v, &t) && !t && fx_lower_same_shape(&v->type, shape, false) &&
+            is_ready(l, g, v) && !fx_lower_products(l, v, product) && !fx_fused_result(l, v))
             g->v[g->n++] = v;
     }
 }
 
 static fx_status lower_value(fx_lower *l, fx_value *v)
 {
-    fx_op *product = l->lanes > 1 && v->type.rank > 1 ? fx_lower_product(l, v) : NULL;
+    fx_op *product[2];
+    int products = l->lanes > 1 && v->type.rank > 1 ? fx_lower_products(l, v, product) : 0;
     group g = { .n = 1, .v = { v } };
     bool flat = true;
     fx_lk c;
 
-    if (!product && !l->unfused && fx_lower_by_element(v->def->code))
+    if (!products && !l->unfused && fx_lower_by_element(v->def->code))
         gather_group(l, &g);
     for (int i = 0; i < g.n; i++)
         flat = flat && flat_root(l, g.v[i]);
@@ -648,8 +665,8 @@ static fx_status lower_value(fx_lower *l, fx_value *v)
         return fx_lk_end(&c, v->def);
     if (v->type.rank == 0)
         scalar_kernel(&c, &g);
-    else if (product)
-        fx_lower_tile_kernel(&c, v, product, g.tensor[0], l->lanes);
+    else if (products)
+        fx_lower_tile_kernel(&c, v, product, products, g.tensor[0], l->lanes);
     else if (flat)
         flat_kernel(&c, &g);
     else
@@ -666,6 +683,24 @@ int32_t fx_lower_spare(fx_lower *l, const fx_value *v)
     int32_t tensor;
 
     return fx_lower_tensor(l, v, FX_KTENSOR_TEMP, 0, &tensor) == FORNAX_OK ? tensor : -1;
+}
+
+/* The kernel of a pattern, launched at its place; elsewhere its results are passed over. */
+static fx_status lower_fused(fx_lower *l, const fx_fused *f)
+{
+    int32_t tensor[FX_FUSE_RESULTS];
+    fx_lk c;
+
+    for (int i = 0; i < f->n_results; i++)
+        FX_TRY(fx_lower_tensor(l, f->result[i], FX_KTENSOR_TEMP, 0, &tensor[i]));
+    fx_lk_begin(l, &c);
+    if (c.k)
+        f->make(&c, f, tensor);
+    for (int i = 0; i < f->n_results; i++) {
+        if (!fx_lower_keep(l, f->result[i], (uint64_t)tensor[i] + 1))
+            l->no_memory = true;
+    }
+    return fx_lk_end(&c, f->at);
 }
 
 #define MAX_OWN 2                /* results of an op with a kernel of its own */
@@ -749,7 +784,7 @@ fx_status fx_lower_copy(fx_lower *l, const fx_type *t, int32_t from, int32_t to,
     fx_lk_begin(l, &c);
     if (c.k) {
         out = fx_lk_buffer_as(&c, to, FX_KIR_OUT, &n, 1);
-        i = task_loop(&c, n, PIECE);
+        i = fx_lk_task_loop(&c, n, PIECE);
         x = from < 0 ? fx_lower_zero(&c, fx_ktype_of(t->dtype, 1)) : fx_kir_load(c.m, fx_lk_buffer_as(&c, from, FX_KIR_IN, &n, 1), &i, 1, 1, NULL);
         fx_kir_store(c.m, out, x, &i, 1, NULL);
     }
@@ -775,8 +810,14 @@ static fx_status lower_result(fx_lower *l, fx_value *v)
     return FX_VEC_PUSH(&l->outputs, l->mem, tensor) ? FORNAX_OK : no_memory(l);
 }
 
+static bool comes_from_outside(const fx_op *op)
+{
+    return op->code == FX_OP_INPUT || op->code == FX_OP_WEIGHT || op->code == FX_OP_CONSTANT;
+}
+
 static fx_status lower_op(fx_lower *l, fx_op *op)
 {
+    const fx_fused *f;
     uint64_t t;
 
     if (l->in_call && (op->code == FX_OP_INPUT || op->code == FX_OP_OUTPUT))
@@ -799,16 +840,24 @@ static fx_status lower_op(fx_lower *l, fx_op *op)
     if (!fx_at_of(op->code))
         return fx_lower_unsupported(l, op, "has no form in the loop IR");
     for (int i = 0; i < op->n_out; i++) {
+        f = fx_fused_result(l, &op->out[i]);
+        if (f && f->make && f->at != op)
+            continue;
         if (to_keep(l, &op->out[i], &t) && !t)       /* else it went along with another */
-            FX_TRY(lower_value(l, &op->out[i]));
+            FX_TRY(f && f->make ? lower_fused(l, f) : lower_value(l, &op->out[i]));
     }
     return FORNAX_OK;
 }
 
+/* What comes from outside is there before all else: a kernel may be launched before the op that names its weight. */
 fx_status fx_lower_block(fx_lower *l, const fx_block *b)
 {
-    for (fx_op *op = b->first; op; op = op->next)
-        FX_TRY(lower_op(l, op));
+    for (int pass = 0; pass < 2; pass++) {
+        for (fx_op *op = b->first; op; op = op->next) {
+            if (comes_from_outside(op) == (pass == 0))
+                FX_TRY(lower_op(l, op));
+        }
+    }
     return FORNAX_OK;
 }
 
@@ -878,52 +927,14 @@ static fx_status make_plan(fx_lower *l, fx_kplan **out)
     return l->no_memory ? no_memory(l) : FORNAX_OK;
 }
 
-/* ---- For people --------------------------------------------------------------------------------------------------------- */
-
-static void explain_block(fx_lower *l, const fx_block *b, int depth)
-{
-    for (const fx_op *op = b->first; op; op = op->next) {
-        for (int i = 0; i < op->n_out; i++) {
-            const fx_value *v = &op->out[i];
-            uint64_t why = 0;
-            fx_str name = v->name.n ? v->name : fx_op_label(op);
-
-            if (!v->uses || v->type.dtype == FX_CHAIN)
-                continue;
-            fx_buf_printf(l->explain, "%*s%%%.*s = %s  ", 2 * depth, "", FX_STR_ARG(name), fx_opcode_name(op->code));
-            fx_type_print(&v->type, l->explain);
-            if (fx_map_get(&l->reasons, key_of(&v), &why))
-                fx_buf_printf(l->explain, "    kept: %s\n", (const char *)(uintptr_t)why);
-            else
-                fx_buf_puts(l->explain, "    computed where it is read\n");
-        }
-        for (int i = 0; i < op->n_regions; i++)
-            explain_block(l, op->regions[i]->first, depth + 1);
-    }
-}
-
-static void explain_launches(fx_lower *l)
-{
-    static const char *const kinds[] = { [FX_KLAUNCH_KERNEL] = "kernel", [FX_KLAUNCH_COND] = "choice", [FX_KLAUNCH_WHILE] = "loop",
-                                         [FX_KLAUNCH_CUSTOM] = "kernel of a package" };
-
-    for (size_t i = 0; i < l->launches.n; i++) {
-        const fx_klaunch *n = &l->launches.at[i];
-        fx_str name = n->kind == FX_KLAUNCH_KERNEL ? l->kernels.at[n->kernel]->name
-                      : n->kind == FX_KLAUNCH_CUSTOM ? l->customs.at[n->kernel].kernel : FX_STR("");
-
-        fx_buf_printf(l->explain, "launch %zu: %s %.*s, for %%%.*s\n", i + 1, kinds[n->kind], FX_STR_ARG(name), FX_STR_ARG(n->origin));
-    }
-}
-
 static fx_status lower_graph(fx_lower *l, fx_kplan **out)
 {
     FX_TRY(fx_lower_choose(l, fx_graph_body(l->g)));
     if (l->explain)
-        explain_block(l, fx_graph_body(l->g), 0);
+        fx_lower_explain_values(l, fx_graph_body(l->g), 0);
     FX_TRY(fx_lower_block(l, fx_graph_body(l->g)));
     if (l->explain)
-        explain_launches(l);
+        fx_lower_explain_launches(l);
     return make_plan(l, out);
 }
 
@@ -937,10 +948,14 @@ fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, const fx_lower_option
     fx_map_init(&l.kept, l.mem);
     fx_map_init(&l.texts, l.mem);
     fx_map_init(&l.reasons, l.mem);
+    fx_map_init(&l.inner, l.mem);
+    fx_map_init(&l.results, l.mem);
     st = l.m ? lower_graph(&l, out) : no_memory(&l);
     fx_map_done(&l.kept);
     fx_map_done(&l.texts);
     fx_map_done(&l.reasons);
+    fx_map_done(&l.inner);
+    fx_map_done(&l.results);
     FX_VEC_FREE(&l.dims, l.mem);
     FX_VEC_FREE(&l.sizes, l.mem);
     FX_VEC_FREE(&l.steps, l.mem);
@@ -952,5 +967,6 @@ fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, const fx_lower_option
     FX_VEC_FREE(&l.outputs, l.mem);
     FX_VEC_FREE(&l.libraries, l.mem);
     FX_VEC_FREE(&l.customs, l.mem);
+    FX_VEC_FREE(&l.made_of, l.mem);
     return st;
 }

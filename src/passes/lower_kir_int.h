@@ -6,6 +6,28 @@
 #include "passes/lower_kir.h"
 
 typedef struct fx_lower fx_lower;
+typedef struct fx_lk fx_lk;
+
+/* For people: the ops that the kernel of a launch computes. */
+typedef struct fx_launch_ops {
+    size_t launch;
+    const char *ops;
+} fx_launch_ops;
+
+/* A pattern that was found (lower_fuse.def). Inner values are computed where they are read; results are kept, and stored by
+ * one kernel that is launched at 'at'. */
+#define FX_FUSE_RESULTS 4
+#define FX_FUSE_INNER 32
+typedef struct fx_fused fx_fused;
+struct fx_fused {
+    const char *kept;            /* why its results are */
+    int n_results, n_inner;
+    fx_value *result[FX_FUSE_RESULTS], *inner[FX_FUSE_INNER];
+    fx_op *at;
+    fx_op *part[3];              /* what 'make' works on, as its rule has it */
+    void (*make)(fx_lk *c, const fx_fused *f, const int32_t *tensor);       /* NULL: results are lowered as others are */
+};
+
 #define FX_LOWER_STATE 64        /* values of a loop */
 struct fx_lower {
     const fx_graph *g;
@@ -13,6 +35,7 @@ struct fx_lower {
     bool unfused;
     fx_buf *explain;
     fx_map reasons;              /* if explained: value to why it is kept, a text */
+    FX_VEC(fx_launch_ops) made_of;
     fx_arena *arena;             /* of the plan */
     const fx_mem *mem;
     fx_error *err;
@@ -28,6 +51,7 @@ struct fx_lower {
     FX_VEC(fx_str) libraries;
     FX_VEC(fx_kcustom) customs;
     fx_map kept;                 /* value to its tensor + 1, or 0: to be kept */
+    fx_map inner, results;       /* value to the fx_fused that it belongs to */
     fx_dim_rename rename;        /* in a subgraph: what its names stand for; NULL: they are the plan's */
     void *rename_user;
     int in_call;                 /* how deep: a callee's inputs and outputs aren't the plan's */
@@ -45,8 +69,13 @@ typedef struct fx_lk_memo {
     fx_kop *index[FX_MAX_RANK], *mask, *at;
 } fx_lk_memo;
 
+/* A mask that was made of another to keep an index inside its axis. */
+typedef struct fx_lk_guarded {
+    fx_kop *mask, *was, *of;
+} fx_lk_guarded;
+
 /* A kernel being made. */
-typedef struct fx_lk {
+struct fx_lk {
     fx_lower *l;
     fx_kir_module *m;
     fx_kir_kernel *k;
@@ -54,9 +83,10 @@ typedef struct fx_lk {
     FX_VEC(fx_kop *) arg_ops, buffer_ops;
     FX_VEC(fx_lk_memo) memo;
     fx_kop *mask;                /* where loads are allowed; NULL: everywhere */
+    FX_VEC(fx_lk_guarded) guards;
     bool flat;                   /* all tensors are one row of flat_size, or one element */
     fx_dim flat_size;
-} fx_lk;
+};
 
 /* ---- lower_kir.c ------------------------------------------------------------------------------------ */
 
@@ -73,6 +103,11 @@ fx_kop *fx_lower_zero(fx_lk *c, fx_ktype t);
 /* A kernel, whose body is to be filled if c->k isn't NULL; its launch. */
 void fx_lk_begin(fx_lower *l, fx_lk *c);
 fx_status fx_lk_end(fx_lk *c, const fx_op *op);
+/* lower_explain.c: what is noted and told if somebody asks; false: no memory. */
+bool fx_lower_note_reason(fx_lower *l, const fx_value *v, const char *why);
+bool fx_lower_note_ops(const fx_lk *c, const fx_op *op);                 /* of the launch just made */
+void fx_lower_explain_values(fx_lower *l, const fx_block *b, int depth);
+void fx_lower_explain_launches(fx_lower *l);
 /* lower_flow.c: ops that are more than a launch, or none; NULL: not one of those. */
 typedef fx_status (*fx_flow_fn)(fx_lower *l, fx_op *op);
 fx_flow_fn fx_flow_of(fx_opcode code);
@@ -82,10 +117,47 @@ int32_t fx_lower_kept(fx_lower *l, const fx_value *v);
 bool fx_lower_is_map(fx_opcode code);        /* has a row in lower_at.c's table */
 bool fx_lower_by_element(fx_opcode code);    /* that, or a cast or choice */
 fx_dim fx_lower_rows(fx_lower *l, const fx_type *t, int rank);       /* the product of the first axes */
+bool fx_lower_moves_only(fx_opcode code);    /* a view, a cast and the like: never kept for being read again */
+bool fx_lower_same_shape(const fx_type *a, const fx_type *b, bool last);     /* last: a may have 1 where b has a last axis */
+bool fx_lower_is_rowwise(const fx_op *op);   /* a reduction along the last axis, or an op that keeps rows as they are */
+/* Tasks of 'piece' of n; the loop over this task's: its counter, code goes inside. */
+fx_kop *fx_lk_task_loop(fx_lk *c, fx_dim n, int64_t piece);
+int64_t fx_lower_rows_of_task(const fx_value *v);
+/* v itself, which others would load. */
+fx_kop *fx_lk_root(fx_lk *c, fx_value *v, fx_kop *const *index);
 
-/* lower_tile.c: the product of matrices that v is computed from element by element; NULL: none. */
-fx_op *fx_lower_product(fx_lower *l, const fx_value *v);
-void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *product, int32_t tensor, int lanes);
+/* ---- lower_fuse.c ------------------------------------------------------------------------------------ */
+
+/* Finds the patterns of a block and those inside. */
+fx_status fx_lower_fuse(fx_lower *l, const fx_block *b);
+fx_fused *fx_fused_inner(const fx_lower *l, const fx_value *v);       /* that v is inside of; NULL: none */
+fx_fused *fx_fused_result(const fx_lower *l, const fx_value *v);
+
+/* A rule: NULL where it found its pattern at root and filled f, "" where there is none, else why it gave up. */
+typedef const char *(*fx_fuse_fn)(fx_lower *l, fx_op *root, fx_fused *f);
+#define FX_NO_PATTERN ""
+#define FUSE(name, text) const char *fx_fuse_##name(fx_lower *l, fx_op *root, fx_fused *f);
+#include "passes/lower_fuse.def"
+
+bool fx_fuse_inner(fx_fused *f, fx_value *v);        /* one more; false: too many */
+bool fx_fuse_result(fx_fused *f, fx_value *v);
+/* Sets f->at: where everything that its results are computed from is there, and nobody has read them yet. NULL, or why there is no such place. */
+const char *fx_fuse_place(fx_fused *f);
+/* The op 'code' that v is, or is computed from element by element by values with one reader, all of v's shape; these go to f. NULL: none, or
+ * *why: one that doesn't do. */
+fx_op *fx_fuse_chain(fx_fused *f, fx_value *v, fx_opcode code, const char **why);
+/* f's results, each of one shape or with one element a row, by a loop over rows. */
+void fx_fuse_make_rows(fx_lk *c, const fx_fused *f, const int32_t *tensor);
+/* lower_attention.c: heads of up to so many columns. */
+#define FX_ATTENTION_WIDTH 128
+void fx_fuse_make_attention(fx_lk *c, const fx_fused *f, const int32_t *tensor);
+
+/* lower_tile.c: the products of matrices that v is computed from element by element, one, or two that may be summed together; their
+ * number, 0 if they aren't for tiles. */
+int fx_lower_products(fx_lower *l, const fx_value *v, fx_op *product[2]);
+/* Why two products can't be summed in one loop; NULL: they can. */
+const char *fx_lower_apart(const fx_op *a, const fx_op *b);
+void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *const *product, int n, int32_t tensor, int lanes);
 
 /* What of v lies at index (v's rank entries of i64). Like all makers: NULL after a fault, which the module keeps. */
 fx_kop *fx_lk_value(fx_lk *c, fx_value *v, fx_kop *const *index);
@@ -116,6 +188,10 @@ fx_kop *fx_lk_ravel(fx_lk *c, fx_kop *const *index, const fx_dim *dim, int rank)
 
 /* Loads are made under 'on' too, until c->mask is put back to what this returns. */
 fx_kop *fx_lk_mask(fx_lk *c, fx_kop *on);
+/* The same, where 'on' only keeps the index 'of' inside its axis (NULL: none): what doesn't depend on 'of' needs no mask. */
+fx_kop *fx_lk_guard(fx_lk *c, fx_kop *on, fx_kop *of);
+/* The mask that a load at these indices needs. */
+fx_kop *fx_lk_mask_for(const fx_lk *c, fx_kop *const *index, int n);
 
 /* Looked up and kept by (value, part, index); what isn't visible from here isn't found. */
 fx_kop *fx_lk_recall(fx_lk *c, const fx_value *v, int part, fx_kop *const *index, int n);

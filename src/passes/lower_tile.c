@@ -6,78 +6,92 @@
  *         the sums go to a small array
  *         for each row that exists, for each column: the value at [i + r, j], with its sum for the product
  *
+ * Two products that the value is made of (silu(x @ A) * (x @ B)) are summed in one loop over k.
  * Each element is summed over k in order, whatever the tile: the bits are those of fx_at_matmul. */
 #include "passes/lower_kir_int.h"
 
 enum { ROWS = 64, COLS = 256, MAX_TILE = 8 };
 
-/* The one product that v is computed from element by element; NULL: none, or several, or one of vectors. */
-static fx_op *product_of(fx_lower *l, const fx_value *v, const fx_type *shape, int *found)
+/* The products that v is computed from element by element; returns how many there are by now. */
+static int find_products(fx_lower *l, const fx_value *v, bool inside, fx_op *product[2], int n)
 {
-    fx_op *op = v->def, *at = NULL, *got;
+    fx_op *op = v->def;
 
-    if (!op || (shape && fx_lower_kept(l, v) >= 0))
-        return NULL;
+    if (!op || (inside && fx_lower_kept(l, v) >= 0))
+        return n;
     if (op->code == FX_OP_MATMUL) {
-        ++*found;
-        return op;
+        if (n < 2)
+            product[n] = op;
+        return n == 1 && product[0] == op ? n : n + 1;
     }
-    if (!fx_lower_by_element(op->code))
-        return NULL;
-    for (int i = 0; i < op->n_in; i++) {
-        got = product_of(l, fx_op_in(op, i), &v->type, found);
-        at = got ? got : at;
-    }
-    return at;
+    for (int i = 0; fx_lower_by_element(op->code) && i < op->n_in; i++)
+        n = find_products(l, fx_op_in(op, i), true, product, n);
+    return n;
 }
 
-fx_op *fx_lower_product(fx_lower *l, const fx_value *v)
+const char *fx_lower_apart(const fx_op *a, const fx_op *b)
 {
-    int found = 0;
-    fx_op *op = product_of(l, v, NULL, &found);
+    if (!fx_dim_eq(fx_type_last(&fx_op_in(a, 0)->type), fx_type_last(&fx_op_in(b, 0)->type)))
+        return "the products have sums of different lengths";
+    if (fx_lk_wide(a->out[0].type.dtype) != fx_lk_wide(b->out[0].type.dtype))
+        return "the products are summed in different dtypes";
+    return fx_lower_same_shape(&a->out[0].type, &b->out[0].type, false) ? NULL : "the products differ in shape";
+}
 
-    if (!op || found != 1 || fx_op_in(op, 0)->type.rank < 2 || fx_op_in(op, 1)->type.rank < 2 || op->out[0].type.rank != v->type.rank)
-        return NULL;
-    return fx_lower_kept(l, fx_op_in(op, 1)) >= 0 ? op : NULL;       /* its columns lie side by side */
+int fx_lower_products(fx_lower *l, const fx_value *v, fx_op *product[2])
+{
+    int n = find_products(l, v, false, product, 0);
+
+    if (n < 1 || n > 2 || (n == 2 && fx_lower_apart(product[0], product[1])))
+        return 0;
+    for (int i = 0; i < n; i++) {
+        const fx_op *op = product[i];
+
+        if (fx_op_in(op, 0)->type.rank < 2 || fx_op_in(op, 1)->type.rank < 2 || op->out[0].type.rank != v->type.rank ||
+            fx_lower_kept(l, fx_op_in(op, 1)) < 0)       /* else its columns don't lie side by side */
+            return 0;
+    }
+    return n;
 }
 
 typedef struct tile {
     fx_lk *c;
-    fx_op *product;
+    fx_op *const *product;
+    int n;                       /* products */
     fx_value *v;
-    fx_kop *out, *sums;          /* the result; [rows, 2 * lanes] */
+    fx_kop *out, *sums;          /* the result; [n * rows, 2 * lanes] */
     fx_dtype wide;
     int rank, rows, lanes;       /* of the result; of a tile; of a vector */
     fx_kop *index[FX_MAX_RANK];  /* outer axes */
     fx_kop *batch, *n_rows;
 } tile;
 
-/* The index of operand i that belongs to the result's outer axes; its last two are for the caller. */
-static int outer_index(tile *t, int i, fx_kop **own)
+/* The index of operand i of product p that belongs to the result's outer axes; its last two are for the caller. */
+static int outer_index(tile *t, int p, int i, fx_kop **own)
 {
-    const fx_type *x = &fx_op_in(t->product, i)->type;
+    const fx_type *x = &fx_op_in(t->product[p], i)->type;
 
     for (int k = 0; k < x->rank - 2; k++)
         own[k] = fx_dim_eq(x->dim[k], fx_dim_of(1)) ? fx_lk_num(t->c, 0) : t->index[t->rank - x->rank + k];
     return x->rank - 2;
 }
 
-static fx_kop *element_of_a(tile *t, fx_kop *row, fx_kop *k)
+static fx_kop *element_of_a(tile *t, int p, fx_kop *row, fx_kop *k)
 {
     fx_kop *own[FX_MAX_RANK], *x;
-    int at = outer_index(t, 0, own);
+    int at = outer_index(t, p, 0, own);
 
     own[at] = row;
     own[at + 1] = k;
-    x = fx_lk_value(t->c, fx_op_in(t->product, 0), own);
+    x = fx_lk_value(t->c, fx_op_in(t->product[p], 0), own);
     return x ? fx_kir_splat(t->c->m, fx_kir_convert(t->c->m, x, t->wide), t->lanes) : NULL;
 }
 
-static fx_kop *vector_of_b(tile *t, fx_kop *k, fx_kop *j, fx_kop *mask)
+static fx_kop *vector_of_b(tile *t, int p, fx_kop *k, fx_kop *j, fx_kop *mask)
 {
-    fx_value *v = fx_op_in(t->product, 1);
+    fx_value *v = fx_op_in(t->product[p], 1);
     fx_kop *own[FX_MAX_RANK], *buf = fx_lk_buffer(t->c, fx_lower_kept(t->c->l, v), &v->type), *x;
-    int at = outer_index(t, 1, own);
+    int at = outer_index(t, p, 1, own);
 
     own[at] = k;
     own[at + 1] = j;
@@ -95,15 +109,15 @@ static fx_kop *columns_on(tile *t, fx_kop *j, fx_kop *n)
                       fx_kir_splat(m, n, t->lanes));
 }
 
-static void add_products(tile *t, fx_kop *const *row, fx_kop *k, fx_kop *const *j, fx_kop *const *mask, fx_kop *const *sum)
+static void add_products(tile *t, int p, fx_kop *const *row, fx_kop *k, fx_kop *const *j, fx_kop *const *mask, fx_kop *const *sum)
 {
     fx_kir_module *m = t->c->m;
     fx_kop *b[2];
 
     for (int h = 0; h < 2; h++)
-        b[h] = vector_of_b(t, k, j[h], mask[h]);
+        b[h] = vector_of_b(t, p, k, j[h], mask[h]);
     for (int r = 0; r < t->rows && !m->failed; r++) {
-        fx_kop *a = element_of_a(t, row[r], k);
+        fx_kop *a = element_of_a(t, p, row[r], k);
 
         for (int h = 0; h < 2; h++) {
             fx_kop *old = fx_kir_get(m, sum[2 * r + h]);
@@ -124,15 +138,16 @@ static void sum_tile(tile *t, fx_kop *const *row, fx_kop *from, fx_kop *to)
 
     for (int h = 0; h < 2; h++)
         mask[h] = columns_on(t, j[h], to);
-    for (int i = 0; i < 2 * t->rows; i++)
+    for (int i = 0; i < 2 * t->n * t->rows; i++)
         sum[i] = fx_kir_local(c->m, zero, FX_STR("sum"));
-    loop = fx_kir_for(c->m, fx_lk_num(c, 0), fx_lk_size(c, fx_type_last(&fx_op_in(t->product, 0)->type)), NULL);
+    loop = fx_kir_for(c->m, fx_lk_num(c, 0), fx_lk_size(c, fx_type_last(&fx_op_in(t->product[0], 0)->type)), NULL);
     if (!loop)
         return;
     fx_kir_at(c->m, loop->block[0]);
-    add_products(t, row, loop->block[0]->arg, j, mask, sum);
+    for (int p = 0; p < t->n; p++)
+        add_products(t, p, row, loop->block[0]->arg, j, mask, sum + 2 * p * t->rows);
     fx_lk_leave(c, here);
-    for (int i = 0; i < 2 * t->rows; i++) {
+    for (int i = 0; i < 2 * t->n * t->rows; i++) {
         fx_kop *at[2] = { fx_lk_num(c, i / 2), fx_lk_num(c, (int64_t)(i % 2) * t->lanes) };
 
         fx_kir_store(c->m, t->sums, fx_kir_get(c->m, sum[i]), at, 2, NULL);
@@ -144,7 +159,7 @@ static void finish_row(tile *t, int r, fx_kop *row, fx_kop *from, fx_kop *to)
 {
     fx_lk *c = t->c;
     fx_lk_scope here = { c->m->at, c->m->before };
-    fx_kop *branch = fx_kir_if(c->m, fx_kir_op2(c->m, FX_KIR_LT, row, t->n_rows), false), *loop, *j, *y;
+    fx_kop *branch = fx_kir_if(c->m, fx_kir_op2(c->m, FX_KIR_LT, row, t->n_rows), false), *loop, *j, *y = NULL;
 
     if (!branch)
         return;
@@ -153,13 +168,15 @@ static void finish_row(tile *t, int r, fx_kop *row, fx_kop *from, fx_kop *to)
     if (!loop)
         return;
     fx_kir_at(c->m, loop->block[0]);
-    y = fx_kir_load(c->m, t->sums, (fx_kop *const[]){ fx_lk_num(c, r), loop->block[0]->arg }, 2, 1, NULL);
-    y = y ? fx_kir_convert(c->m, y, t->product->out[0].type.dtype) : NULL;
     j = fx_lk_add(c, from, loop->block[0]->arg);
     t->index[t->rank - 2] = row;
     t->index[t->rank - 1] = j;
-    fx_lk_remember(c, &t->product->out[0], 0, t->index, t->rank, y);
-    if (t->v != &t->product->out[0])
+    for (int p = 0; p < t->n; p++) {
+        y = fx_kir_load(c->m, t->sums, (fx_kop *const[]){ fx_lk_num(c, p * t->rows + r), loop->block[0]->arg }, 2, 1, NULL);
+        y = y ? fx_kir_convert(c->m, y, t->product[p]->out[0].type.dtype) : NULL;
+        fx_lk_remember(c, &t->product[p]->out[0], 0, t->index, t->rank, y);
+    }
+    if (t->v != &t->product[0]->out[0])
         y = fx_at_of(t->v->def->code)(c, t->v->def, t->v->index, t->index);
     fx_kir_store(c->m, t->out, y, (fx_kop *const[]){ t->batch, row, j }, 3, NULL);
     fx_lk_leave(c, here);
@@ -191,12 +208,12 @@ static fx_kop *pieces(fx_lk *c, fx_kop *from, int64_t step, int64_t all, fx_kop 
     return fx_lk_add(c, from, fx_lk_mul(c, loop->block[0]->arg, fx_lk_num(c, step)));
 }
 
-void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *product, int32_t tensor, int lanes)
+void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *const *product, int n, int32_t tensor, int lanes)
 {
     const fx_type *y = &v->type;
     fx_dim dim[3] = { fx_lower_rows(c->l, y, y->rank - 2), y->dim[y->rank - 2], y->dim[y->rank - 1] };
-    tile t = { .c = c, .product = product, .v = v, .rank = y->rank, .rows = lanes >= 16 ? 8 : 4, .lanes = lanes,
-               .wide = fx_lk_wide(product->out[0].type.dtype) };
+    tile t = { .c = c, .product = product, .n = n, .v = v, .rank = y->rank, .rows = (lanes >= 16 ? 8 : 4) / n, .lanes = lanes,
+               .wide = fx_lk_wide(product[0]->out[0].type.dtype) };
     int64_t cols = 2 * (int64_t)lanes;
     fx_kop *r_blocks, *c_blocks, *at, *i0, *j0, *i, *j, *n_cols;
 
@@ -209,7 +226,7 @@ void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *product, int32_t tensor,
     fx_kir_at(c->m, c->k->body);
     t.n_rows = fx_lk_size(c, dim[1]);
     n_cols = fx_lk_size(c, dim[2]);
-    t.sums = fx_kir_alloc(c->m, FX_KIR_PRIVATE, t.wide, (int64_t const[]){ t.rows, cols }, 2, FX_STR("sums"));
+    t.sums = fx_kir_alloc(c->m, FX_KIR_PRIVATE, t.wide, (int64_t const[]){ n * t.rows, cols }, 2, FX_STR("sums"));
     r_blocks = fx_lk_ceil_div(c, t.n_rows, ROWS);
     c_blocks = fx_lk_ceil_div(c, n_cols, COLS);
     at = fx_lk_div(c, c->k->task, c_blocks);

@@ -78,12 +78,12 @@ def test_artifact(graph, tmp_path):
 def test_explain(graph):
     p = subprocess.run([FORNAX, "explain", graph], capture_output=True, text=True, timeout=60)
     lines = p.stdout.splitlines()
-    assert p.returncode == 0 and lines[0] == "graph @twice", p.stderr
-    at = lines.index("graph @main")
+    assert p.returncode == 0 and lines[0] == "graph @twice {", p.stderr
+    at = lines.index("graph @main {")
     assert "%h = matmul  f32[n,32]    computed where it is read" in lines[at:]
     assert "%y = relu  f32[n,32]    kept: a sum would be formed for each time that it is read" in lines[at:]
     assert "%s = softmax  f32[n,32]    kept: a result of the graph" in lines[at:]
-    assert lines[-2:] == ["launch 1: kernel relu_0, for %y", "launch 2: kernel softmax_1, for %s"]
+    assert lines[-2:] == ["launch 1: kernel relu_0, for %y: matmul, relu", "launch 2: kernel softmax_1, for %s: softmax"]
     p = subprocess.run([FORNAX, "explain", TINY], capture_output=True, text=True, timeout=60)
     assert p.returncode == 0 and p.stdout.startswith("graph @step {"), p.stderr
     passes = dict(re.findall(r"^# pass (\S+): (\d+) rewrites$", p.stdout, re.M))

@@ -21,7 +21,7 @@ typedef struct maker {
     fx_module *m;
     fx_dim n;                    /* the symbol */
     fx_value *pool[POOL];        /* f32 values */
-    int n_pool;
+    int n_pool, extras;
 } maker;
 
 static fx_value *any(maker *k) { return k->pool[rnd((uint32_t)k->n_pool)]; }
@@ -153,6 +153,147 @@ static fx_value *view_op(maker *k, fx_value *x)
     }
 }
 
+/* ---- The patterns that lowering knows (passes/lower_fuse.def), with something different here and there ---- */
+
+static fx_value *extra_input(maker *k, fx_dtype t, int rank, fx_dim a, fx_dim b)
+{
+    fx_type type = { .dtype = t, .rank = rank, .dim = { a, b } };
+    char name[16];
+
+    if (k->extras == 4)
+        return NULL;
+    snprintf(name, sizeof(name), "e%d", k->extras++);
+    return fx_op_result(fx_op_make(k->m, &(fx_op_init){ .code = FX_OP_INPUT, .attrs = (const fx_attr[]){ FX_AT(TYPE, &type) }, .n_attrs = 1,
+                                                        .name = fx_str_of(name), .file = __FILE__, .line = __LINE__ }));
+}
+
+static fx_value *cast(maker *k, fx_value *x, fx_dtype t) { return x ? FX_OP1(k->m, CAST, FX_IN(x), FX_ATTRS(FX_AI(DTYPE, t))) : NULL; }
+
+/* softmax(f(x @ x')) @ x, masked by row, by key, or not. */
+static fx_value *attention_op(maker *k, fx_value *x)
+{
+    fx_value *t, *s, *mask, *p;
+
+    if (x->type.rank < 2)
+        return x;
+    t = op1(k, FX_OP_TRANSPOSE, x);
+    s = t ? op2(k, FX_OP_MATMUL, x, t) : NULL;
+    if (s && rnd(2))
+        s = FX_OP1(k->m, SCALE, FX_IN(s), FX_ATTRS(FX_AF(FACTOR, 0.0625)));
+    mask = FX_OP1(k->m, SUM, FX_IN(x), FX_NOATTR);
+    if (mask && rnd(2))
+        mask = op1(k, FX_OP_TRANSPOSE, mask);
+    if (s && mask && rnd(2))
+        s = rnd(2) ? op2(k, FX_OP_ADD, mask, s) : FX_OP1(k->m, WHERE, FX_IN(op2(k, FX_OP_GREATER, mask, op1(k, FX_OP_TANH, mask)), mask, s), FX_NOATTR);
+    p = s ? op1(k, FX_OP_SOFTMAX, s) : NULL;
+    if (p && rnd(4) == 0)
+        put(k, p);
+    if (p && rnd(3) == 0)
+        p = cast(k, cast(k, p, FX_BF16), FX_F32);
+    return p ? op2(k, FX_OP_MATMUL, p, x) : NULL;
+}
+
+/* f(x @ a) * (x @ b) */
+static fx_value *gate_op(maker *k, fx_value *x)
+{
+    fx_value *t, *a, *b, *g, *u;
+
+    if (x->type.rank < 2)
+        return x;
+    t = op1(k, FX_OP_TRANSPOSE, x);
+    a = t ? op1(k, FX_OP_TANH, t) : NULL;
+    b = t ? op1(k, rnd(2) ? FX_OP_RELU : FX_OP_NEGATE, t) : NULL;
+    g = a ? op2(k, FX_OP_MATMUL, x, a) : NULL;
+    u = b ? op2(k, FX_OP_MATMUL, x, b) : NULL;
+    if (g && rnd(5) == 0)
+        put(k, g);
+    g = g ? op1(k, FX_OP_SILU, g) : NULL;
+    return g && u ? op2(k, rnd(3) ? FX_OP_MUL : FX_OP_ADD, rnd(2) ? g : u, rnd(2) ? u : g) : NULL;
+}
+
+static fx_value *norm_of(maker *k, fx_value *x)
+{
+    fx_dim last = fx_type_last(&x->type);
+    fx_value *w = rnd(2) && fx_dim_is_static(last) ? extra_input(k, FX_F32, 1, last, fx_dim_of(0)) : NULL;
+
+    if (!w)
+        return FX_OP1(k->m, LAYERNORM, FX_IN(x, NULL, NULL), FX_ATTRS(FX_AF(EPS, 1e-5)));
+    return FX_OP1(k->m, RMSNORM, FX_IN(x, w), FX_ATTRS(FX_AF(EPS, 1e-5)));
+}
+
+/* norm(x + y), perhaps with a norm inside, and the sum. */
+static fx_value *add_norm_op(maker *k, fx_value *x)
+{
+    fx_value *y = partner(k, x), *s;
+
+    if (rnd(3) == 0)
+        x = norm_of(k, x);
+    s = x && y ? op2(k, FX_OP_ADD, x, y) : NULL;
+    if (!s || s->type.rank < 1)
+        return s;
+    if (rnd(4))
+        put(k, s);
+    return norm_of(k, s);
+}
+
+/* A norm whose halves change places and signs. */
+static fx_value *rope_op(maker *k, fx_value *x)
+{
+    fx_dim last = fx_type_last(&x->type);
+    fx_value *h, *a, *b, *r;
+
+    if (!fx_dim_is_static(last) || last.n < 2 || last.n % 2)
+        return x;
+    h = norm_of(k, x);
+    a = h ? FX_OP1(k->m, SLICE, FX_IN(h), FX_ATTRS(FX_AI(START, 0), FX_AI(LENGTH, last.n / 2))) : NULL;
+    b = a ? FX_OP1(k->m, SLICE, FX_IN(h), FX_ATTRS(FX_AI(START, last.n / 2), FX_AI(LENGTH, last.n / 2))) : NULL;
+    b = b ? op1(k, FX_OP_NEGATE, b) : NULL;
+    r = a && b ? FX_OP1(k->m, CONCAT, FX_IN(b, a), FX_NOATTR) : NULL;
+    if (h && rnd(5) == 0)
+        put(k, h);
+    if (!r || rnd(4) == 0)
+        return r;
+    return op2(k, FX_OP_ADD, op2(k, FX_OP_MUL, h, partner(k, h)), r);
+}
+
+/* A norm in eight bits, and its scale. */
+static fx_value *quant_op(maker *k, fx_value *x)
+{
+    fx_value *h = norm_of(k, x), *d, *q;
+
+    d = h ? op1(k, FX_OP_ABS, h) : NULL;
+    d = d ? FX_OP1(k->m, REDUCE_MAX, FX_IN(d), FX_ATTRS(FX_AI(AXIS, -1))) : NULL;
+    q = d ? op2(k, FX_OP_DIV, h, d) : NULL;
+    q = q ? FX_OP1(k->m, SCALE, FX_IN(q), FX_ATTRS(FX_AF(FACTOR, 127))) : NULL;
+    q = cast(k, cast(k, q, FX_I8), FX_F32);
+    if (d && rnd(3))
+        put(k, d);
+    return q && rnd(2) ? op2(k, FX_OP_MUL, q, d) : q;
+}
+
+/* Sums of rows that are named by an input. */
+static fx_value *bag_op(maker *k, fx_value *x)
+{
+    fx_value *i, *g;
+
+    if (x->type.rank < 2 || !fx_dim_is_static(x->type.dim[0]) || x->type.dim[0].n < 3)
+        return x;
+    i = extra_input(k, FX_I64, 2, k->n, fx_dim_of(3));
+    g = i ? FX_OP1(k->m, GATHER, FX_IN(x, i), FX_ATTRS(FX_AI(AXIS, 0))) : NULL;
+    if (!g)
+        return x;
+    if (rnd(3) == 0)
+        g = op1(k, FX_OP_RELU, g);
+    return g ? FX_OP1(k->m, SUM, FX_IN(g), FX_ATTRS(FX_AI(AXIS, 1))) : NULL;
+}
+
+static fx_value *pattern_op(maker *k, fx_value *x)
+{
+    static fx_value *(*const ops[])(maker *k, fx_value *x) = { attention_op, gate_op, add_norm_op, rope_op, quant_op, bag_op };
+
+    return ops[rnd(FX_COUNT(ops))](k, x);
+}
+
 static int64_t size_of(const fx_value *v)
 {
     int64_t n = 1;
@@ -164,7 +305,7 @@ static int64_t size_of(const fx_value *v)
 
 static fx_module *random_graph(fx_arena *a)
 {
-    static fx_value *(*const ops[])(maker *k, fx_value *x) = { map_op, map_op, map_op, row_op, view_op, product_op };
+    static fx_value *(*const ops[])(maker *k, fx_value *x) = { map_op, map_op, map_op, row_op, view_op, product_op, pattern_op, pattern_op };
     maker k = { .m = fx_module_new(a) };
     fx_value *out[4];
     int n_out = (int)rnd(3) + 1;

@@ -1,0 +1,88 @@
+/* lower_fuse_products.c - patterns around products: attention from its pieces, and two products that are one in the end. */
+#include "passes/lower_kir_int.h"
+
+static bool is_f32_inside(const fx_value *v) { return fx_dtype_is_float(v->type.dtype) && fx_lk_wide(v->type.dtype) == FX_F32; }
+
+/* The same batch axes, none of them broadcast. */
+static bool same_outer(const fx_type *a, const fx_type *b)
+{
+    if (a->rank != b->rank || a->rank < 2)
+        return false;
+    for (int i = 0; i < a->rank - 2; i++) {
+        if (!fx_dim_eq(a->dim[i], b->dim[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool is_narrow(fx_dim d) { return fx_dim_is_static(d) && d.n > 0 && d.n <= FX_ATTENTION_WIDTH; }
+
+/* Why these three can't be one kernel; NULL: they can. */
+static const char *attention_objects(const fx_op *scores, const fx_op *softmax, const fx_op *product)
+{
+    const fx_value *q = fx_op_in(scores, 0), *v = fx_op_in(product, 1);
+    int rank = softmax->out[0].type.rank;
+
+    if (q->type.rank < 2 || fx_op_in(scores, 1)->type.rank < 2 || v->type.rank < 2)
+        return "its operands are vectors";
+    if (fx_op_axis(softmax, FX_A_AXIS, rank) != rank - 1)
+        return "the softmax goes along another axis than the sum behind it";
+    if (!is_f32_inside(&scores->out[0]) || !is_f32_inside(fx_op_in(softmax, 0)) || !is_f32_inside(fx_op_in(product, 0)) ||
+        !is_f32_inside(&product->out[0]))
+        return "it is computed in f64";
+    if (!is_narrow(fx_type_last(&q->type)) || !is_narrow(fx_type_last(&v->type)))
+        return "the width of a head isn't a number up to 128";
+    return same_outer(&product->out[0].type, &scores->out[0].type) ? NULL : "the values have other heads than the scores";
+}
+
+/* attention:  matmul(softmax(f(matmul(q, k))), v)  ==>  one kernel; f, and what else comes between softmax and product, element by element:
+ *             a scale, a mask that is added or chosen by where (its branches in either order), casts. No scores go to memory. */
+const char *fx_fuse_attention(fx_lower *l, fx_op *root, fx_fused *f)
+{
+    const char *why = NULL;
+
+    (void)l;
+    if (root->code != FX_OP_MATMUL)
+        return FX_NO_PATTERN;
+    f->part[1] = fx_fuse_chain(f, fx_op_in(root, 0), FX_OP_SOFTMAX, &why);
+    if (!f->part[1])
+        return FX_NO_PATTERN;
+    f->part[0] = fx_fuse_chain(f, fx_op_in(f->part[1], 0), FX_OP_MATMUL, &why);
+    if (!f->part[0])
+        return "the scores aren't a product";
+    f->part[2] = root;
+    why = why ? why : attention_objects(f->part[0], f->part[1], root);
+    fx_fuse_result(f, &root->out[0]);
+    f->make = fx_fuse_make_attention;
+    return why;
+}
+
+/* Whether b's columns will lie side by side in memory: it is kept for its product unless it only moves what another holds. */
+static bool is_laid_out(const fx_op *product)
+{
+    const fx_value *b = fx_op_in(product, 1);
+
+    return b->type.rank > 1 && fx_op_in(product, 0)->type.rank > 1 && (!b->def || !fx_lower_moves_only(b->def->code));
+}
+
+/* gate-up:  g(f(x @ A), h(x @ B))  ==>  both sums in the tiles of one kernel; f, g, h element by element: silu(x @ A) * (x @ B). */
+const char *fx_fuse_gate_up(fx_lower *l, fx_op *root, fx_fused *f)
+{
+    const char *why = NULL;
+
+    (void)l;
+    if (root->n_in != 2 || root->n_out != 1 || !fx_lower_by_element(root->code) || fx_op_in(root, 0) == fx_op_in(root, 1))
+        return FX_NO_PATTERN;
+    for (int i = 0; i < 2; i++) {
+        f->part[i] = fx_fuse_chain(f, fx_op_in(root, i), FX_OP_MATMUL, &why);
+        if (!f->part[i])
+            return FX_NO_PATTERN;
+        if (!fx_lower_same_shape(&fx_op_in(root, i)->type, &root->out[0].type, false))
+            why = "a product is broadcast";
+        if (!is_laid_out(f->part[i]))
+            why = "a product is one of vectors, or its second operand is a view";
+    }
+    if (f->part[0] == f->part[1])
+        return "it is one product, not two";
+    return why ? why : fx_lower_apart(f->part[0], f->part[1]);
+}
