@@ -302,8 +302,9 @@ typedef struct fornax_grammar_options {
                                  spellings; "regex": ECMA-262 (flag u), for the whole text; "choice":
                                  a JSON array of strings; "ebnf": GBNF or Lark-like rules, with
                                  %json {schema} and <special tokens> inside                     */
-    const char *space;        /* between JSON's tokens. NULL or "bounded": at most 64 blanks in a row;
-                                 "compact": none; "any"                                         */
+    const char *space;        /* between JSON's tokens. NULL or "neat": behind { [ , and before ] } a space, or
+                                 a line's end and up to 32 spaces, behind a colon a space; "bounded": at most
+                                 64 blanks in a row; "compact": none; "any"                      */
     int any_order;            /* 1: properties in any order; 0: as the schema declares them     */
     int any_number;           /* 1: any spelling of numbers, characters; 0: no needless digits, escapes */
     int annotate_formats;     /* 1: "format" is an annotation; 0: known formats are enforced    */

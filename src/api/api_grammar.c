@@ -136,7 +136,7 @@ static const struct {
 };
 
 static const struct { const char *name; fx_gram_space space; } spaces[] = {
-    { "bounded", FX_SPACE_BOUNDED }, { "compact", FX_SPACE_COMPACT }, { "any", FX_SPACE_ANY },
+    { "neat", FX_SPACE_NEAT }, { "bounded", FX_SPACE_BOUNDED }, { "compact", FX_SPACE_COMPACT }, { "any", FX_SPACE_ANY },
 };
 
 /* ---- Grammars ----------------------------------------------------------------------------- */
@@ -152,7 +152,7 @@ static fx_status find_options(const fornax_grammar_options *o, size_t *kind, fx_
     if (k == FX_COUNT(kinds))
         return fx_fail_param(err, FORNAX_EARG, "kind", "kind: no grammar of the kind '%s'", o->kind);
     if (s == FX_COUNT(spaces))
-        return fx_fail_param(err, FORNAX_EARG, "space", "space: expected bounded, compact or any, found '%s'", o->space);
+        return fx_fail_param(err, FORNAX_EARG, "space", "space: expected neat, bounded, compact or any, found '%s'", o->space);
     if (o->n_documents && (!o->document_uris || !o->documents))
         return fx_fail_param(err, FORNAX_EARG, "documents", "documents: NULL with a count of %zu", o->n_documents);
     *kind = k;
@@ -196,7 +196,7 @@ void fx_api_source_key(fx_buf *key, const fx_grammar_source *s)
 {
     const fornax_grammar_options *o = &s->o;
 
-    fx_buf_printf(key, "%s %s %d %d %d %d %d\n", o->kind ? o->kind : "json_schema", o->space ? o->space : "bounded", o->any_order != 0,
+    fx_buf_printf(key, "%s %s %d %d %d %d %d\n", o->kind ? o->kind : "json_schema", o->space ? o->space : spaces[0].name, o->any_order != 0,
                   o->any_number != 0, o->annotate_formats != 0, o->strict_formats != 0, o->allow_never != 0);
     for (size_t i = 0; i < o->n_documents; i++) {
         put_part(key, fx_str_of(o->document_uris[i]));
@@ -209,7 +209,7 @@ void fx_api_source_key(fx_buf *key, const fx_grammar_source *s)
 
 fx_status fx_api_source_build(const fx_grammar_source *s, fx_gnode *root, fx_gram_builder *b, fx_buf *warnings, fx_error *err)
 {
-    fx_gram_space space = FX_SPACE_BOUNDED;
+    fx_gram_space space = spaces[0].space;
     size_t kind = 0;
 
     FX_TRY(find_options(&s->o, &kind, &space, err));

@@ -27,7 +27,7 @@ static const fx_opt opts[] = {
       "a .gguf, a folder or a .ftok: read lines {\"i\", \"tokens\"} and answer in JSON", 0, 0 },
     { "batch", 0, FX_OPT_FLAG, offsetof(grammar_opts, batch), NULL, "read lines {\"id\", \"schema\", \"tests\"} instead", 0, 0 },
     { "formats", 0, FX_OPT_STR, offsetof(grammar_opts, formats), "HOW", "enforce, annotate or strict (default: enforce)", 0, 0 },
-    { "space", 0, FX_OPT_STR, offsetof(grammar_opts, space), "HOW", "bounded, compact or any (default: bounded)", 0, 0 },
+    { "space", 0, FX_OPT_STR, offsetof(grammar_opts, space), "HOW", "bounded, neat, compact or any (default: bounded)", 0, 0 },
     { "declared-order", 0, FX_OPT_FLAG, offsetof(grammar_opts, declared_order), NULL, "properties in the schema's order only", 0, 0 },
     { "plain-numbers", 0, FX_OPT_FLAG, offsetof(grammar_opts, plain_numbers), NULL, "no needless digits and escapes", 0, 0 },
     { "verify-mask", 0, FX_OPT_INT, offsetof(grammar_opts, verify), "N", "compare every N-th mask with each token tried", 1, INT32_MAX },
@@ -394,7 +394,7 @@ static fornax_grammar_options options_of(const checker *c)
 
     g.kind = o->regex ? "regex" : o->choice ? "choice" : o->grammar ? "ebnf" : "json_schema";
     g.tokenizer = c->tok;
-    g.space = o->space;
+    g.space = o->space ? o->space : "bounded";
     g.any_order = !o->declared_order;
     g.any_number = !o->plain_numbers;
     g.annotate_formats = o->formats && !strcmp(o->formats, "annotate");

@@ -11,6 +11,7 @@
 #define BYTES_MAX ((size_t)256 << 20)
 #define DEPTH_MAX 10000u
 #define BLANKS_MAX 64           /* in a row, where spacing is bounded */
+#define INDENT_MAX 32           /* spaces at the beginning of a line, where it is neat */
 
 struct fx_gram_builder {
     const fx_mem *mem;
@@ -115,6 +116,17 @@ void fx_gram_set_separators(fx_gram_builder *b, fx_str comma, fx_str colon)
     }
 }
 
+static fx_re up_to(fx_re_pool *p, const char *text, uint32_t n) { return fx_re_repeat(p, fx_re_literal(p, fx_str_of(text)), 0, n); }
+
+/* Nothing, a space, or a line's end and an indentation. A model that would go on with blanks can't. */
+static fx_re neat_blanks(fx_re_pool *p)
+{
+    fx_re indent = fx_re_alt(p, up_to(p, " ", INDENT_MAX), up_to(p, "\t", INDENT_MAX / 4));
+    fx_re line = fx_re_cat(p, up_to(p, "\r", 1), fx_re_cat(p, fx_re_literal(p, FX_STR("\n")), indent));
+
+    return fx_re_alt(p, up_to(p, " ", 1), line);
+}
+
 static fx_re blanks_of(fx_gram_builder *b)
 {
     static const fx_rune_range blanks[] = { { ' ', ' ' }, { '\t', '\n' }, { '\r', '\r' } };
@@ -122,8 +134,19 @@ static fx_re blanks_of(fx_gram_builder *b)
 
     if (b->exact || b->space == FX_SPACE_COMPACT)
         return FX_RE_EMPTY;
+    if (b->space == FX_SPACE_NEAT)
+        return neat_blanks(p);
     return fx_re_repeat(p, fx_re_runes(p, FX_SPELL_UTF8, blanks, FX_COUNT(blanks)), 0,
                         b->space == FX_SPACE_BOUNDED ? BLANKS_MAX : FX_RE_INF);
+}
+
+/* A comma or colon with blanks: before it none where they are neat, behind it 'after'. */
+static fx_re spaced(fx_gram_builder *b, const char *mark, fx_re before, fx_re after)
+{
+    fx_re_pool *p = b->g->pool;
+    fx_re x = fx_re_cat(p, fx_re_literal(p, fx_str_of(mark)), after);
+
+    return b->space == FX_SPACE_NEAT ? x : fx_re_cat(p, before, x);
 }
 
 static const fx_gpunct *punct_of(fx_gram_builder *b)
@@ -141,8 +164,8 @@ static const fx_gpunct *punct_of(fx_gram_builder *b)
     x->open_array = fx_re_cat(p, fx_re_literal(p, FX_STR("[")), w);
     x->close_object = fx_re_cat(p, w, x->empty_object);
     x->close_array = fx_re_cat(p, w, x->empty_array);
-    x->comma = b->exact ? b->comma : fx_re_cat(p, w, fx_re_cat(p, fx_re_literal(p, FX_STR(",")), w));
-    x->colon = b->exact ? b->colon : fx_re_cat(p, w, fx_re_cat(p, fx_re_literal(p, FX_STR(":")), w));
+    x->comma = b->exact ? b->comma : spaced(b, ",", w, w);
+    x->colon = b->exact ? b->colon : spaced(b, ":", w, b->space == FX_SPACE_NEAT ? up_to(p, " ", 1) : w);
     b->have_punct = true;
     return x;
 }

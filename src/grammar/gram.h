@@ -34,6 +34,8 @@ typedef struct fx_gram_limits {             /* 0: the default */
 /* How JSON made from here on is spaced. */
 typedef enum fx_gram_space {
     FX_SPACE_COMPACT,                       /* none */
+    FX_SPACE_NEAT,                          /* as people write it: behind { [ , and before ] } one space, or a line's end and its
+                                             * successor's indentation; behind a colon one space */
     FX_SPACE_BOUNDED,                       /* runs of at most 64 JSON blanks, none before the first or after the last byte */
     FX_SPACE_ANY                            /* any JSON blanks between tokens */
 } fx_gram_space;

@@ -185,6 +185,12 @@ TEST(spaces)
     check(b, sample_object(b, (fx_gram_object_spec){ .max = FX_GRAM_INF }), "bounded",
           "{\n  \"a\" :\t1 , \"ab\": \"\" \r\n}\1{\"a\":1}\1", " {\"a\":1}\1{\"a\":1} \1");
     b = builder();
+    fx_gram_set_space(b, FX_SPACE_NEAT);
+    check(b, sample_object(b, (fx_gram_object_spec){ .max = FX_GRAM_INF }), "neat",
+          "{\n  \"a\": 1,\r\n\t\"ab\":\"\"\n}\1{ \"a\":1 }\1{\"a\":1, \"ab\":\"\"}\1{\n                                \"a\":1}\1",
+          "{\"a\" :1}\1{\"a\":1 ,\"ab\":\"\"}\1{  \"a\":1}\1{\n\n\"a\":1}\1{\"a\":  1}\1{\"a\":\n1}\1{\n \t\"a\":1}\1"
+          "{\n                                 \"a\":1}\1{ \n\"a\":1}\1");
+    b = builder();
     fx_gram_set_separators(b, FX_STR(", "), FX_STR(": "));
     check(b, sample_object(b, (fx_gram_object_spec){ .max = FX_GRAM_INF }), "separators",
           "{\"a\": 1, \"ab\": \"\"}\1", "{\"a\":1}\1{\"a\": 1,\"ab\": \"\"}\1");
