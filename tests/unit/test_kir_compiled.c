@@ -71,4 +71,60 @@ TEST(compiled_kernels_have_the_same_bits)
     fx_codegen_close(cg);
 }
 
+static bool same_number(fx_dtype t, uint16_t a, uint16_t b) { return a == b || (kir_random_is_nan(t, a) && kir_random_is_nan(t, b)); }
+
+/* The lesser or the greater (op) of each two of these narrow floats; in vectors as far as they go. */
+static void compare_extremes(const fx_codegen *cg, const fx_target *host, const char *op, fx_dtype t, int lanes)
+{
+    static const float special[] = { 0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1, -2, 65504 };
+    char text[600];
+    uint16_t in[2][64], y[2][64] = { { 0 } };
+    fx_error err = { 0 };
+    fx_kir_module *m = NULL;
+
+    for (int i = 0; i < 64; i++) {
+        in[0][i] = t == FX_F16 ? fx_f32_to_f16(special[i / 8]) : fx_f32_to_bf16(special[i / 8]);
+        in[1][i] = t == FX_F16 ? fx_f32_to_f16(special[i % 8]) : fx_f32_to_bf16(special[i % 8]);
+    }
+    snprintf(text, sizeof(text), "kernel @random(%%a: %1$s[64] in, %%b: %1$s[64] in, %%y: %1$s[64] out) {\n  grid {\n    yield 1\n  }\n"
+             "  body %%t {\n    forall %%i = 0 to 64 {\n      %%p = load %1$s %%a[%%i]\n      %%q = load %1$s %%b[%%i]\n"
+             "      %%r = convert f32 %%p\n      %%s = convert f32 %%q\n      %%l = %2$s %%r, %%s\n      %%u = convert %1$s %%l\n"
+             "      store %%u, %%y[%%i]\n    }\n  }\n}\n", fx_dtype_name(t), op);
+    fx_arena_init(&arena, &fx_mem_libc, 0);
+    CHECK_OK(fx_kir_parse(&m, &arena, "test", fx_str_of(text), &err), err);
+    for (int compiled = 0; m && compiled < 2; compiled++) {
+        kir_data d = { .buffers = { in[0], in[1], y[compiled] } };
+
+        if (compiled && lanes > 1)
+            CHECK_OK(fx_kir_widen(m->first, lanes, &err), err);
+        CHECK_OK(fx_kir_check(m->first, &err), err);
+        CHECK(!(compiled ? run_compiled(cg, host, m, &d) : interpret(m->first, &d)));
+    }
+    for (int i = 0; i < 64; i++) {
+        if (!same_number(t, y[0][i], y[1][i]))
+            FXTEST_FAIL("%s, %d lanes: %s of %g and %g: %04x, compiled %04x", fx_dtype_name(t), lanes, op, (double)special[i / 8],
+                        (double)special[i % 8], y[0][i], y[1][i]);
+    }
+    fx_arena_done(&arena);
+}
+
+TEST(extremes_of_narrow_floats)
+{
+    fx_codegen *cg = NULL;
+    fx_error err = { 0 };
+    fx_target host;
+
+    if (!*FXTEST_LLVM)
+        SKIP("built without LLVM");
+    CHECK_OK(fx_codegen_open(&cg, &fx_mem_libc, FXTEST_LLVM, &err), err);
+    CHECK_OK(fx_target_named(&host, FX_STR("host"), &err), err);
+    for (int lanes = 1; cg && lanes <= 16; lanes *= 4) {
+        compare_extremes(cg, &host, "min", FX_F16, lanes);
+        compare_extremes(cg, &host, "max", FX_F16, lanes);
+        compare_extremes(cg, &host, "min", FX_BF16, lanes);
+        compare_extremes(cg, &host, "max", FX_BF16, lanes);
+    }
+    fx_codegen_close(cg);
+}
+
 FXTEST_MAIN()

@@ -39,6 +39,7 @@ typedef struct fx_ll {
     LLVMTypeRef i1, i8, i32, i64, f32, f64, ptr, none;     /* none: void */
     LLVMMetadataRef empty;       /* !{} */
     LLVMValueRef likely;         /* weights of a branch whose first way is the usual one */
+    bool halves;                 /* the kernel has f16 in it */
     unsigned lanes_bits;         /* of the widest vector */
     fx_error *err;
     fx_status st;

@@ -169,9 +169,19 @@ static void lower_body(fx_ll *l, int64_t id)
         fx_ll_mark_kernel(l, l->fn);
 }
 
+static bool has_halves(const fx_kir_block *b)
+{
+    for (const fx_kop *op = b->first; op; op = op->next) {
+        if (op->type.t == FX_F16 || (op->block[0] && has_halves(op->block[0])) || (op->block[1] && has_halves(op->block[1])))
+            return true;
+    }
+    return false;
+}
+
 static fx_status lower_kernel(fx_ll *l, fx_kir_kernel *k, int64_t id)
 {
     l->k = k;
+    l->halves = has_halves(k->body);
     l->lanes_bits = 0;
     fx_kir_number(k);
     l->val = fx_arena_array(l->arena, (size_t)k->n_ops + 1, sizeof(*l->val));

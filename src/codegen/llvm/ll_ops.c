@@ -224,7 +224,7 @@ LLVMValueRef fx_ll_less(fx_ll *l, fx_dtype t, LLVMValueRef a, LLVMValueRef b)
 
 /* ---- Floats -------------------------------------------------------------------------------------------- */
 
-/* Where the target has no instruction: of equal numbers (zeroes) the signs decide. */
+/* Of equal numbers (zeroes) the signs decide. */
 static LLVMValueRef minmax_by_hand(fx_ll *l, bool least, LLVMValueRef a, LLVMValueRef b)
 {
     LLVMTypeRef type = LLVMTypeOf(a);
@@ -245,7 +245,8 @@ LLVMValueRef fx_ll_minmax(fx_ll *l, fx_dtype t, bool least, LLVMValueRef a, LLVM
 
     if (!fx_dtype_is_float(t))
         return fx_ll_call2(l, least ? (s ? "llvm.smin" : "llvm.umin") : s ? "llvm.smax" : "llvm.umax", a, b);
-    if (fx_ll_gpu(l))
+    /* GPUs have no instruction. Of numbers that were f16, LLVM 19 makes one of f16, whose vectors it gets wrong: 0 for 0 and NaN. */
+    if (fx_ll_gpu(l) || l->halves)
         return minmax_by_hand(l, least, a, b);
     return fx_ll_call2(l, least ? "llvm.minimum" : "llvm.maximum", a, b);
 }
