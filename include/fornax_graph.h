@@ -383,8 +383,10 @@ FORNAX_API fornax_status fornax_program_set_weight(fornax_program *p, const char
 /* All weights that aren't set yet from the tensors of those names in a .safetensors or .gguf file, or a folder of a hub. */
 FORNAX_API fornax_status fornax_program_load_weights(fornax_program *p, const char *path, fornax_error *err);
 /* inputs and outputs are in the order of the graph's. An output whose data is NULL comes in memory of the program, until its next run; else
- * the results go there: give it the room that fornax_program_shapes tells for these inputs. All threads of the context compute.
- * FORNAX_EARG: an input has another type than the graph, a weight is missing, or an index that was given is outside its axis. */
+ * the results go there: give it the room that fornax_program_shapes tells for these inputs. A size that only the run tells (that of
+ * nonzero's result, say) is -1 there; an output that has one comes in memory of the program. All threads of the context compute.
+ * FORNAX_EARG: an input has another type than the graph, a weight is missing, an index that was given is outside its axis, or a named size
+ * would have two values. What ops print goes to the context's log as information, a line each. */
 FORNAX_API fornax_status fornax_program_run(fornax_program *p, const fornax_tensor *inputs, size_t n_inputs, fornax_tensor *outputs,
                                             size_t n_outputs, fornax_error *err);
 FORNAX_API fornax_status fornax_program_shapes(fornax_program *p, const fornax_tensor *inputs, size_t n_inputs, fornax_tensor *outputs,

@@ -279,6 +279,7 @@ fornax_status fornax_program_open(fornax_program **out, fornax_compiled *c, forn
         fornax_program_close(p);
         return st;
     }
+    fx_kexec_log(p->exec, &c->ctx->log);
     *out = p;
     return FORNAX_OK;
 }

@@ -82,6 +82,7 @@ void fx_kplan_write(const fx_kplan *p, const fx_str *names, fx_buf *b)
         put_ints(b, p->launches[i].args, p->launches[i].n_args);
         put_ints(b, p->launches[i].buffers, p->launches[i].n_buffers);
         put_bytes(b, p->launches[i].origin.p, p->launches[i].origin.n);
+        put_bytes(b, p->launches[i].text.p, p->launches[i].text.n);
     }
     put_ints(b, p->inputs, p->n_inputs);
     put_ints(b, p->outputs, p->n_outputs);
@@ -229,11 +230,12 @@ static void check_nesting(reader *r, const fx_kplan *p, int32_t i, int32_t end, 
         const fx_klaunch *n = &p->launches[i++];
         const fx_ktensor *pred = &p->tensors[n->pred];
 
-        if (n->kind == FX_KLAUNCH_KERNEL || n->kind == FX_KLAUNCH_CUSTOM) {
+        if (n->kind != FX_KLAUNCH_COND && n->kind != FX_KLAUNCH_WHILE) {
             r->bad = n->n_first || n->n_second;
             continue;
         }
-        r->bad = depth > MAX_NESTING || n->n_first > end - i || n->n_second > end - i - n->n_first || pred->dtype != FX_BOOL || pred->rank != 0;
+        r->bad = depth > MAX_NESTING || p->n_tensors == 0 || n->n_first > end - i || n->n_second > end - i - n->n_first ||
+                 pred->dtype != FX_BOOL || pred->rank != 0;
         if (r->bad)
             return;
         check_nesting(r, p, i, i + n->n_first, depth + 1);
@@ -244,14 +246,15 @@ static void check_nesting(reader *r, const fx_kplan *p, int32_t i, int32_t end, 
 
 static void get_launch(reader *r, const fx_kplan *p, fx_klaunch *n)
 {
-    n->kind = (fx_klaunch_kind)get(r, FX_KLAUNCH_KERNEL, FX_KLAUNCH_CUSTOM);
-    n->pred = (int32_t)get(r, 0, p->n_tensors - 1);
+    n->kind = (fx_klaunch_kind)get(r, FX_KLAUNCH_KERNEL, FX_KLAUNCH_PRINT);
+    n->pred = (int32_t)get(r, 0, FX_MAX(p->n_tensors - 1, 0));
     n->n_first = (int32_t)get(r, 0, p->n_launches);
     n->n_second = (int32_t)get(r, 0, p->n_launches);
     n->kernel = (int32_t)get(r, 0, n->kind == FX_KLAUNCH_KERNEL ? p->n_kernels - 1 : INT32_MAX / 2);
     n->args = get_ints(r, &n->n_args, p->n_sizes - 1);
     n->buffers = get_ints(r, &n->n_buffers, p->n_tensors - 1);
     n->origin = get_bytes(r);
+    n->text = get_bytes(r);
 }
 
 static void get_custom(reader *r, fx_kcustom *c)
@@ -278,6 +281,26 @@ static void check_customs(reader *r, const fx_kplan *p)
 
         if (n->kind == FX_KLAUNCH_CUSTOM)
             r->bad = n->kernel >= p->n_customs || n->n_buffers > FX_KCUSTOM_MAX || n->n_buffers < p->customs[n->kernel].n_in;
+    }
+}
+
+/* Launches that are no kernels have operands of the kinds that they take. */
+static void check_plain(reader *r, const fx_kplan *p)
+{
+    for (int32_t i = 0; i < p->n_launches && !r->bad; i++) {
+        const fx_klaunch *n = &p->launches[i];
+        const fx_ktensor *pred = &p->tensors[n->pred], *from = n->n_buffers > 0 ? &p->tensors[n->buffers[0]] : NULL,
+                         *to = n->n_buffers > 1 ? &p->tensors[n->buffers[1]] : NULL;
+
+        if (n->kind == FX_KLAUNCH_SIZE)
+            r->bad = n->n_args < 1 || n->n_args > 2 || (n->n_args == 1 && p->n_tensors == 0) ||
+                     (n->n_args == 1 && (pred->dtype != FX_I64 || pred->rank != 0));
+        else if (n->kind == FX_KLAUNCH_PRINT)
+            r->bad = n->n_buffers > 1;
+        else if (n->kind == FX_KLAUNCH_UNPACK)
+            r->bad = n->n_buffers != 2 || n->kernel >= FX_DTYPE_COUNT || !fx_dtype_is_quant((fx_dtype)n->kernel) ||
+                     !fx_dequantize_supports((fx_dtype)n->kernel) || from->dtype != FX_U8 || to->dtype != FX_F32 ||
+                     from->rank < 1 || from->rank != to->rank;
     }
 }
 
@@ -321,6 +344,8 @@ static void get_plan(reader *r, fx_kplan *p, fx_str **names)
         get_custom(r, &p->customs[i]);
     if (!r->bad)
         check_customs(r, p);
+    if (!r->bad)
+        check_plain(r, p);
     if (!r->bad)
         check_ends(r, p);
     if (r->at < r->text.n && r->text.p[r->at] == '\n')

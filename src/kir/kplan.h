@@ -3,7 +3,7 @@
  * passes/lower_kir*.c make it, runtime/kexec.c runs it, with kernels interpreted or compiled.  Nothing
  * of it points into the graph.
  *
- * Sizes: an input's axes give the plan's symbols their values; all other sizes are computed
+ * Sizes: an input's axes give the plan's symbols their values, or a launch of kind SIZE does; all other sizes are computed
  * from those, by small programs in 'steps' for a stack.  Tensors lie row by row; those
  * of kind TEMP share memory where their lifetimes (first to last launch) don't meet. */
 #ifndef FX_KPLAN_H
@@ -33,12 +33,16 @@ typedef struct fx_ktensor {
     int32_t first, last;         /* of TEMP: launches */
 } fx_ktensor;
 
-/* A kernel; or a choice, or a loop, of the launches behind it: n_first, then n_second of them. */
+/* What is done in order. A choice or a loop is one of the launches behind it: n_first, then n_second of them. */
 typedef enum fx_klaunch_kind {
     FX_KLAUNCH_KERNEL,
     FX_KLAUNCH_COND,             /* the first ones if pred, else the second */
     FX_KLAUNCH_WHILE,            /* the first ones; as long as they leave pred true, the second and the first again */
-    FX_KLAUNCH_CUSTOM            /* a kernel of a package: 'kernel' is its number among customs */
+    FX_KLAUNCH_CUSTOM,           /* a kernel of a package: 'kernel' is its number among customs */
+    FX_KLAUNCH_SIZE,             /* size args[0] is what the one i64 of 'pred' says; with two args, what size args[1] is. A symbol that
+                                  * has no value yet gets it; else both must be equal. 'text' says why, "" if nothing is to be said */
+    FX_KLAUNCH_UNPACK,           /* blocks of the dtype 'kernel', as bytes, become floats: from buffers[0] to buffers[1] */
+    FX_KLAUNCH_PRINT             /* 'text' and what buffers[0], if there is one, holds go to the log */
 } fx_klaunch_kind;
 
 /* A kernel of a package (runtime/packages.h): its operands come first among the launch's buffers, then its results. */
@@ -64,7 +68,17 @@ typedef struct fx_klaunch {
     const int32_t *buffers;      /* tensors, one for each BUFFER */
     int32_t pred, n_first, n_second;         /* pred: a tensor of one bool */
     fx_str origin;               /* op of the graph, for messages */
+    fx_str text;                 /* of SIZE and PRINT */
 } fx_klaunch;
+
+/* The symbol that a size is, and nothing else; -1: it isn't one. */
+static inline int32_t fx_ksize_symbol(const fx_size_step *steps, const fx_plan_size *s)
+{
+    const fx_size_step *at = steps + s->first;
+
+    /* A name alone is 1 * name. */
+    return s->n == 3 && at[0].code == FX_SIZE_NUM && at[0].n == 1 && at[1].code == FX_SIZE_SYMBOL ? (int32_t)at[1].n : -1;
+}
 
 typedef struct fx_kplan {
     fx_kir_module *module;

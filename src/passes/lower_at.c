@@ -271,10 +271,10 @@ fx_kop *fx_lk_value(fx_lk *c, fx_value *v, fx_kop *const *index)
     s = fx_lk_hoist(c, index, n, own);
     if (tensor >= 0)
         at = fx_lk_load(c, tensor, &v->type, own);
-    else if (!v->def || !fx_at_of(v->def->code))
+    else if (!v->def || !fx_at_of(v->def))
         at = fx_kir_fail(c->m, FORNAX_EINTERNAL, "%s is read before it is there", v->def ? fx_opcode_name(v->def->code) : "an argument");
     else
-        at = fx_at_of(v->def->code)(c, v->def, v->index, own);
+        at = fx_at_of(v->def)(c, v->def, v->index, own);
     fx_lk_leave(c, s);
     return fx_lk_remember(c, v, 0, index, n, at);
 }
@@ -601,12 +601,14 @@ AT_FN(fx_at_where)
 
 /* ---- The table --------------------------------------------------------------------------------------------- */
 
-fx_at_fn fx_at_of(fx_opcode code)
+fx_at_fn fx_at_of(const fx_op *op)
 {
     static const fx_at_fn rows[FX_OP_COUNT] = {
 #define AT(code, fn) [FX_OP_##code] = fn,
 #include "passes/lower_at.def"
     };
 
-    return map_row_of(code) ? fx_at_map : rows[code];
+    if (op->code == FX_OP_REPEAT_INTERLEAVE && fx_op_in(op, 1))
+        return NULL;                     /* lower_sized.c */
+    return map_row_of(op->code) ? fx_at_map : rows[op->code];
 }

@@ -145,8 +145,6 @@ AT_FN(fx_at_repeat)
 {
     int axis = fx_op_axis(op, FX_A_AXIS, op->out[result].type.rank);
 
-    if (fx_op_in(op, 1))
-        return fx_lk_fail(c, op, "repeats given as a tensor have no form in the loop IR yet");
     return with_axis(c, op, 0, axis, fx_lk_div(c, index[axis], fx_lk_size(c, fx_op_dim(op, FX_A_TIMES))), index);
 }
 

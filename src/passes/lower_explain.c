@@ -93,7 +93,8 @@ static const char *ops_of(const fx_lower *l, size_t launch)
 void fx_lower_explain_launches(fx_lower *l)
 {
     static const char *const kinds[] = { [FX_KLAUNCH_KERNEL] = "kernel", [FX_KLAUNCH_COND] = "choice", [FX_KLAUNCH_WHILE] = "loop",
-                                         [FX_KLAUNCH_CUSTOM] = "kernel of a package" };
+                                         [FX_KLAUNCH_CUSTOM] = "kernel of a package", [FX_KLAUNCH_SIZE] = "size",
+                                         [FX_KLAUNCH_UNPACK] = "blocks unpacked", [FX_KLAUNCH_PRINT] = "print" };
 
     for (size_t i = 0; i < l->launches.n; i++) {
         const fx_klaunch *n = &l->launches.at[i];

@@ -1,5 +1,5 @@
-/* lower_flow.c - choices, loops, calls, buffers, kernels of packages: ops that are several launches, a place in memory, or
- * somebody else's code.
+/* lower_flow.c - choices, loops, calls, buffers, prints, quantized blocks, kernels of packages: ops that are several launches, a
+ * place in memory, or somebody else's code.
  *
  * The results of a choice are tensors that both branches copy to; the values of a loop likewise, before it and at the end
  * of each turn.  A call is the callee's ops, once more, with its names of sizes standing for the caller's.
@@ -9,20 +9,19 @@
 static fx_status no_memory(fx_lower *l) { return fx_nomem(l->err, "a plan"); }
 static bool is_chain(const fx_value *v) { return v->type.dtype == FX_CHAIN; }
 
-static fx_status kept_in(fx_lower *l, const fx_op *op, const fx_value *v, int32_t *tensor)
+fx_status fx_lower_kept_in(fx_lower *l, const fx_op *op, const fx_value *v, int32_t *tensor)
 {
     *tensor = fx_lower_kept(l, v);
     return *tensor >= 0 ? FORNAX_OK : fx_lower_unsupported(l, op, "an operand that isn't a tensor");
 }
 
-/* A tensor for v, which is kept there. */
-static fx_status own_tensor(fx_lower *l, const fx_value *v, int32_t *tensor)
+fx_status fx_lower_own_tensor(fx_lower *l, const fx_value *v, int32_t *tensor)
 {
     FX_TRY(fx_lower_tensor(l, v, FX_KTENSOR_TEMP, 0, tensor));
     return fx_lower_keep(l, v, (uint64_t)*tensor + 1) ? FORNAX_OK : no_memory(l);
 }
 
-static fx_status push_flow(fx_lower *l, fx_klaunch_kind kind, const fx_op *op, size_t *at)
+fx_status fx_lower_launch(fx_lower *l, fx_klaunch_kind kind, const fx_op *op, size_t *at)
 {
     fx_str label = fx_op_label(op);
     char *origin = fx_arena_strdup(l->arena, label.p, label.n);
@@ -45,7 +44,7 @@ static fx_status lower_branch(fx_lower *l, const fx_op *op, int region)
     for (int i = 0; i < op->n_out; i++) {
         if (is_chain(&op->out[i]))
             continue;
-        FX_TRY(kept_in(l, op, fx_op_in(yield, i), &from));
+        FX_TRY(fx_lower_kept_in(l, op, fx_op_in(yield, i), &from));
         FX_TRY(fx_lower_copy(l, &op->out[i].type, from, fx_lower_kept(l, &op->out[i]), op));
     }
     return FORNAX_OK;
@@ -56,12 +55,12 @@ static fx_status lower_cond(fx_lower *l, fx_op *op)
     int32_t pred, tensor;
     size_t at, second;
 
-    FX_TRY(kept_in(l, op, fx_op_in(op, 0), &pred));
+    FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, 0), &pred));
     for (int i = 0; i < op->n_out; i++) {
         if (!is_chain(&op->out[i]))
-            FX_TRY(own_tensor(l, &op->out[i], &tensor));
+            FX_TRY(fx_lower_own_tensor(l, &op->out[i], &tensor));
     }
-    FX_TRY(push_flow(l, FX_KLAUNCH_COND, op, &at));
+    FX_TRY(fx_lower_launch(l, FX_KLAUNCH_COND, op, &at));
     FX_TRY(lower_branch(l, op, 0));
     second = l->launches.n;
     FX_TRY(lower_branch(l, op, 1));
@@ -81,8 +80,8 @@ static fx_status make_state(fx_lower *l, fx_op *op)
     for (int i = 0; i < op->n_out; i++) {
         if (is_chain(&op->out[i]))
             continue;
-        FX_TRY(kept_in(l, op, fx_op_in(op, i), &from));
-        FX_TRY(own_tensor(l, &op->out[i], &tensor));
+        FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, i), &from));
+        FX_TRY(fx_lower_own_tensor(l, &op->out[i], &tensor));
         for (int r = 0; r < 2; r++) {
             if (!fx_lower_keep(l, &op->regions[r]->first->args[i], (uint64_t)tensor + 1))
                 return no_memory(l);
@@ -129,9 +128,9 @@ static fx_status lower_while(fx_lower *l, fx_op *op)
     if (op->n_out > FX_LOWER_STATE)
         return fx_lower_unsupported(l, op, "a loop of so many values");
     FX_TRY(make_state(l, op));
-    FX_TRY(push_flow(l, FX_KLAUNCH_WHILE, op, &at));
+    FX_TRY(fx_lower_launch(l, FX_KLAUNCH_WHILE, op, &at));
     FX_TRY(fx_lower_block(l, op->regions[0]->first));
-    FX_TRY(kept_in(l, op, fx_op_in(yield_of(op, 0), 0), &pred));
+    FX_TRY(fx_lower_kept_in(l, op, fx_op_in(yield_of(op, 0), 0), &pred));
     second = l->launches.n;
     FX_TRY(fx_lower_block(l, op->regions[1]->first));
     FX_TRY(next_state(l, op));
@@ -150,11 +149,12 @@ typedef struct call {
     fx_lower *l;
     fx_dim_rename outer;
     void *outer_user;
+    int number;                  /* of the call, among all of the plan */
 } call;
 
-static bool rename_size(void *user, fx_str name, fx_dim *now)
+/* What the call's operands have where the callee's inputs have that name. */
+static bool size_of_operands(const call *c, fx_str name, fx_dim *now)
 {
-    call *c = user;
     int i = 0;
 
     for (const fx_op *op = fx_graph_body(c->callee)->first; op && op->code == FX_OP_INPUT; op = op->next, i++) {
@@ -166,10 +166,53 @@ static bool rename_size(void *user, fx_str name, fx_dim *now)
             if (!fx_dim_is_symbol(t->dim[k], &own) || !fx_str_eq(own, name))
                 continue;
             *now = given->dim[k];
-            return !c->outer || fx_dim_is_static(*now) || fx_dim_subst(c->l->arena, *now, c->outer, c->outer_user, now) == FORNAX_OK;
+            return true;
         }
     }
     return false;
+}
+
+static void note_name(void *user, fx_str name)
+{
+    fx_str *wanted = user;
+
+    if (fx_str_eq(*wanted, name))
+        *wanted = fx_str_n(NULL, 0);
+}
+
+static void ignore_num(void *user, int64_t n) { (void)user, (void)n; }
+static void ignore_op(void *user, char op) { (void)user, (void)op; }
+
+/* Whether a result's size has that name: then it is the caller's too. */
+static bool is_of_results(const call *c, fx_str name)
+{
+    const fx_op *end = fx_graph_output(c->callee);
+
+    for (int i = 0; i < end->n_in; i++) {
+        for (int k = 0; k < fx_op_in(end, i)->type.rank && name.p; k++)
+            fx_dim_walk(fx_op_in(end, i)->type.dim[k], &(fx_dim_sink){ ignore_num, note_name, ignore_op, &name });
+    }
+    return !name.p;
+}
+
+/* A name that is only the callee's is another one in each call. */
+static bool rename_size(void *user, fx_str name, fx_dim *now)
+{
+    call *c = user;
+    fx_lower *l = c->l;
+    char *own;
+
+    if (!size_of_operands(c, name, now)) {
+        bool shared = is_of_results(c, name);
+
+        own = shared ? NULL : fx_arena_printf(l->arena, "%.*s of call %d", FX_STR_ARG(name), c->number);
+        l->no_memory = l->no_memory || (!shared && !own) || fx_dim_symbol(l->arena, own ? fx_str_of(own) : name, now) != FORNAX_OK;
+        if (!shared)
+            return !l->no_memory;
+    }
+    if (l->no_memory)
+        return false;
+    return !c->outer || fx_dim_is_static(*now) || fx_dim_subst(l->arena, *now, c->outer, c->outer_user, now) == FORNAX_OK;
 }
 
 /* Inputs are the operands' tensors. */
@@ -199,7 +242,7 @@ static fx_status lower_callee(fx_lower *l, call *c, const fx_map *outside)
 static fx_status lower_call(fx_lower *l, fx_op *op)
 {
     call c = { .op = op, .callee = fx_graph_find(l->g->module, fx_op_attr(op, FX_A_CALLEE)->u.s), .l = l,
-               .outer = l->rename, .outer_user = l->rename_user };
+               .outer = l->rename, .outer_user = l->rename_user, .number = ++l->calls };
     fx_map outside = l->kept;
     const fx_op *end = fx_graph_output(c.callee);
     int32_t *results = FX_ARENA_NEWN(l->arena, int32_t, (size_t)op->n_out + 1);
@@ -232,7 +275,7 @@ static fx_status lower_create(fx_lower *l, fx_op *op)
 {
     int32_t tensor;
 
-    FX_TRY(own_tensor(l, &op->out[0], &tensor));
+    FX_TRY(fx_lower_own_tensor(l, &op->out[0], &tensor));
     return fx_lower_copy(l, &op->out[0].type, -1, tensor, op);
 }
 
@@ -240,8 +283,8 @@ static fx_status lower_load(fx_lower *l, fx_op *op)
 {
     int32_t from, tensor;
 
-    FX_TRY(kept_in(l, op, fx_op_in(op, 0), &from));
-    FX_TRY(own_tensor(l, &op->out[0], &tensor));
+    FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, 0), &from));
+    FX_TRY(fx_lower_own_tensor(l, &op->out[0], &tensor));
     return fx_lower_copy(l, &op->out[0].type, from, tensor, op);
 }
 
@@ -249,8 +292,8 @@ static fx_status lower_store(fx_lower *l, fx_op *op)
 {
     int32_t from, to;
 
-    FX_TRY(kept_in(l, op, fx_op_in(op, 0), &to));
-    FX_TRY(kept_in(l, op, fx_op_in(op, 1), &from));
+    FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, 0), &to));
+    FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, 1), &from));
     return fx_lower_copy(l, &fx_op_in(op, 1)->type, from, to, op);
 }
 
@@ -283,7 +326,7 @@ static fx_status lower_store_slice(fx_lower *l, fx_op *op)
     int32_t buffer;
     fx_lk c;
 
-    FX_TRY(kept_in(l, op, fx_op_in(op, 0), &buffer));
+    FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, 0), &buffer));
     fx_lk_begin(l, &c);
     if (c.k)
         make_store_slice(&c, op, buffer);
@@ -341,26 +384,112 @@ static fx_status lower_custom(fx_lower *l, fx_op *op)
     FX_TRY(add_libraries(l));
     for (int i = 0; i < op->n_in; i++) {
         if (!is_chain(fx_op_in(op, i)))
-            FX_TRY(kept_in(l, op, fx_op_in(op, i), &buffers[n++]));
+            FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, i), &buffers[n++]));
     }
     n_in = n;
     for (int i = 0; i < op->n_out; i++) {
         if (!is_chain(&op->out[i]))
-            FX_TRY(own_tensor(l, &op->out[i], &buffers[n++]));
+            FX_TRY(fx_lower_own_tensor(l, &op->out[i], &buffers[n++]));
     }
     FX_TRY(add_custom(l, op, n_in));
-    FX_TRY(push_flow(l, FX_KLAUNCH_CUSTOM, op, &at));
+    FX_TRY(fx_lower_launch(l, FX_KLAUNCH_CUSTOM, op, &at));
     l->launches.at[at].kernel = (int32_t)l->customs.n - 1;
     l->launches.at[at].buffers = buffers;
     l->launches.at[at].n_buffers = n;
     return FORNAX_OK;
 }
 
+/* ---- Prints and blocks ---------------------------------------------------------------------------------------- */
+
+static fx_status lower_print(fx_lower *l, fx_op *op)
+{
+    int32_t *tensor = FX_ARENA_NEWN(l->arena, int32_t, 1);
+    size_t at;
+
+    if (!tensor)
+        return no_memory(l);
+    if (fx_op_in(op, 0))
+        FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, 0), tensor));
+    FX_TRY(fx_lower_launch(l, FX_KLAUNCH_PRINT, op, &at));
+    l->launches.at[at].buffers = tensor;
+    l->launches.at[at].n_buffers = fx_op_in(op, 0) != NULL;
+    l->launches.at[at].text = kept_text(l, fx_op_attr(op, FX_A_LABEL)->u.s);
+    return l->no_memory ? no_memory(l) : FORNAX_OK;
+}
+
+/* The blocks in tensor 'from' become floats in 'to'. */
+static fx_status unpack(fx_lower *l, const fx_op *op, int32_t from, int32_t to)
+{
+    int32_t *buffers = FX_ARENA_NEWN(l->arena, int32_t, 2);
+    size_t at;
+
+    if (!buffers)
+        return no_memory(l);
+    FX_TRY(fx_lower_launch(l, FX_KLAUNCH_UNPACK, op, &at));
+    buffers[0] = from;
+    buffers[1] = to;
+    l->launches.at[at].buffers = buffers;
+    l->launches.at[at].n_buffers = 2;
+    l->launches.at[at].kernel = (int32_t)fx_op_i(op, FX_A_DTYPE);
+    return FORNAX_OK;
+}
+
+static fx_status lower_dequantize(fx_lower *l, fx_op *op)
+{
+    int32_t from, to;
+
+    FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, 0), &from));
+    FX_TRY(fx_lower_own_tensor(l, &op->out[0], &to));
+    return unpack(l, op, from, to);
+}
+
+#define PRODUCT_LANES 64         /* as fx_at_linear has them: both factors lie along k */
+
+static void make_qmatmul(fx_lk *c, fx_op *op, int32_t unpacked, int32_t result)
+{
+    const fx_type *x = &fx_op_in(op, 0)->type, *y = &op->out[0].type;
+    fx_dim xd[2] = { fx_lower_rows(c->l, x, x->rank - 1), fx_type_last(x) }, yd[2] = { xd[0], fx_type_last(y) }, wd[2] = { yd[1], xd[1] };
+    fx_kop *out = fx_lk_buffer_as(c, result, FX_KIR_OUT, yd, 2), *a = fx_lk_buffer_as(c, fx_lower_kept(c->l, fx_op_in(op, 0)), FX_KIR_IN, xd, 2);
+    fx_kop *w = fx_lk_buffer_as(c, unpacked, FX_KIR_IN, wd, 2), *n, *columns, *j, *p;
+    fx_lk_fold f;
+
+    fx_kir_at(c->m, c->k->grid);
+    n = fx_lk_size(c, xd[0]);
+    fx_kir_yield(c->m, &n, 1);
+    fx_kir_at(c->m, c->k->body);
+    columns = fx_kir_forall(c->m, fx_lk_num(c, 0), fx_lk_size(c, yd[1]));
+    if (!columns)
+        return;
+    fx_kir_at(c->m, columns->block[0]);
+    j = columns->block[0]->arg;
+    f = fx_lk_fold_begin(c, FX_KIR_DOT, PRODUCT_LANES, FX_F32, fx_lk_size(c, xd[1]));
+    p = fx_kir_load(c->m, a, (fx_kop *const[]){ c->k->task, f.k }, 2, 1, NULL);
+    p = fx_lk_fold_end(c, &f, p, fx_kir_load(c->m, w, (fx_kop *const[]){ j, f.k }, 2, 1, NULL));
+    fx_kir_store(c->m, out, p, (fx_kop *const[]){ c->k->task, j }, 2, NULL);
+}
+
+static fx_status lower_qmatmul(fx_lower *l, fx_op *op)
+{
+    fx_type t = fx_type2(FX_F32, fx_type_last(&op->out[0].type), fx_type_last(&fx_op_in(op, 0)->type));
+    int32_t from, x, w, y;
+    fx_lk c;
+
+    FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, 0), &x));
+    FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, 1), &from));
+    FX_TRY(fx_lower_scratch(l, op, &t, FX_STR(""), &w));
+    FX_TRY(unpack(l, op, from, w));
+    FX_TRY(fx_lower_own_tensor(l, &op->out[0], &y));
+    fx_lk_begin(l, &c);
+    if (c.k)
+        make_qmatmul(&c, op, w, y);
+    return fx_lk_end(&c, op);
+}
+
 /* ---- The table ------------------------------------------------------------------------------------------- */
 
-fx_flow_fn fx_flow_of(fx_opcode code)
+fx_flow_fn fx_flow_of(const fx_op *op)
 {
-    switch (code) {
+    switch (op->code) {
     case FX_OP_COND: return lower_cond;
     case FX_OP_WHILE: return lower_while;
     case FX_OP_CALL: return lower_call;
@@ -369,6 +498,12 @@ fx_flow_fn fx_flow_of(fx_opcode code)
     case FX_OP_BUFFER_STORE: return lower_store;
     case FX_OP_BUFFER_STORE_SLICE: return lower_store_slice;
     case FX_OP_CUSTOM: case FX_OP_INPLACE_CUSTOM: return lower_custom;
+    case FX_OP_PRINT: return lower_print;
+    case FX_OP_DEQUANTIZE: return lower_dequantize;
+    case FX_OP_QMATMUL: return lower_qmatmul;
+    case FX_OP_NONZERO: return fx_lower_nonzero;
+    case FX_OP_NMS: return fx_lower_nms;
+    case FX_OP_REPEAT_INTERLEAVE: return fx_op_in(op, 1) ? fx_lower_repeats : NULL;
     default: return NULL;
     }
 }

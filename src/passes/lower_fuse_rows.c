@@ -119,7 +119,7 @@ static bool keeps_rows(const fx_op *op, const fx_value *v, const fx_type *rows)
     const fx_type *y = op->n_out ? &op->out[0].type : NULL;
     int first = rows->rank - 1;
 
-    if (!y || !fx_at_of(op->code) || !has_rows_of(y, rows))
+    if (!y || !fx_at_of(op) || !has_rows_of(y, rows))
         return false;
     if (fx_lower_by_element(op->code))
         return v->type.rank == y->rank;
@@ -316,7 +316,7 @@ const char *fx_fuse_gather_sum(fx_lower *l, fx_op *root, fx_fused *f)
     const char *why = NULL;
 
     (void)l;
-    if (!fx_op_has(root, FX_A_AXIS) || fx_at_of(root->code) != fx_at_reduce)
+    if (!fx_op_has(root, FX_A_AXIS) || fx_at_of(root) != fx_at_reduce)
         return FX_NO_PATTERN;
     f->part[0] = fx_fuse_chain(f, fx_op_in(root, 0), FX_OP_GATHER, &why);
     return f->part[0] ? why : FX_NO_PATTERN;

@@ -35,6 +35,14 @@ static int32_t symbol_of(fx_lower *l, fx_str name)
     return (int32_t)l->symbols.n - 1;
 }
 
+static void make_known(fx_lower *l, int32_t symbol)
+{
+    while (l->known.n <= (size_t)symbol && !l->no_memory)
+        l->no_memory = !FX_VEC_PUSH(&l->known, l->mem, false);
+    if (!l->no_memory)
+        l->known.at[symbol] = true;
+}
+
 static void push_step(fx_lower *l, fx_size_code code, int64_t n)
 {
     fx_size_step s = { code, n };
@@ -58,11 +66,10 @@ static fx_dim resolved(fx_lower *l, fx_dim d)
     return d;
 }
 
-static int32_t size_of(fx_lower *l, fx_dim d)
+/* Of a size that is resolved. */
+static int32_t size_number(fx_lower *l, fx_dim d)
 {
     fx_plan_size s = { (int32_t)l->steps.n, 0 };
-
-    d = resolved(l, d);
 
     for (size_t i = 0; i < l->dims.n; i++) {
         if (fx_dim_eq(l->dims.at[i], d))
@@ -73,6 +80,36 @@ static int32_t size_of(fx_lower *l, fx_dim d)
     if (!FX_VEC_PUSH(&l->dims, l->mem, d) || !FX_VEC_PUSH(&l->sizes, l->mem, s))
         l->no_memory = true;
     return (int32_t)l->sizes.n - 1;
+}
+
+int32_t fx_lower_size_number(fx_lower *l, fx_dim d) { return size_number(l, resolved(l, d)); }
+
+void fx_lower_know(fx_lower *l, fx_dim d)
+{
+    fx_str name;
+
+    if (fx_dim_is_symbol(resolved(l, d), &name))
+        make_known(l, symbol_of(l, name));
+}
+
+static bool is_known(const fx_lower *l, const fx_plan_size *s)
+{
+    for (int32_t i = s->first; i < s->first + s->n; i++) {
+        const fx_size_step *at = &l->steps.at[i];
+
+        if (at->code == FX_SIZE_SYMBOL && ((size_t)at->n >= l->known.n || !l->known.at[at->n]))
+            return false;
+    }
+    return true;
+}
+
+static bool shape_is_known(fx_lower *l, const fx_type *t)
+{
+    for (int i = 0; i < t->rank; i++) {
+        if (!is_known(l, &l->sizes.at[fx_lower_size_number(l, t->dim[i])]))
+            return false;
+    }
+    return true;
 }
 
 /* ---- Tensors -------------------------------------------------------------------------------------------- */
@@ -98,20 +135,28 @@ int32_t fx_lower_kept(fx_lower *l, const fx_value *v)
     return to_keep(l, v, &t) && t ? (int32_t)t - 1 : -1;
 }
 
+fx_status fx_lower_scratch(fx_lower *l, const fx_op *op, const fx_type *type, fx_str name, int32_t *out)
+{
+    fx_ktensor t = { .kind = FX_KTENSOR_TEMP, .dtype = type->dtype, .rank = type->rank, .first = -1, .last = -1 };
+    char *kept = fx_arena_strdup(l->arena, name.p, name.n);
+
+    if (type->rank > FX_KIR_MAX_RANK || type->dtype >= FX_DTYPE_COUNT || fx_dtype_size(type->dtype) == 0)
+        return fx_lower_unsupported(l, op, "a value that isn't a tensor of plain numbers");
+    t.name = fx_str_n(kept ? kept : "", kept ? name.n : 0);
+    for (int i = 0; i < type->rank; i++)
+        t.dim[i] = fx_lower_size_number(l, type->dim[i]);
+    if (!kept || !FX_VEC_PUSH(&l->tensors, l->mem, t) || l->no_memory)
+        return no_memory(l);
+    *out = (int32_t)l->tensors.n - 1;
+    return FORNAX_OK;
+}
+
 /* A tensor of v's type and name. */
 fx_status fx_lower_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind, int32_t index, int32_t *out)
 {
-    fx_ktensor t = { .kind = kind, .dtype = v->type.dtype, .rank = v->type.rank, .index = index, .first = -1, .last = -1 };
-    char *name = fx_arena_strdup(l->arena, v->name.p, v->name.n);
-
-    if (v->type.rank > FX_KIR_MAX_RANK || v->type.dtype >= FX_DTYPE_COUNT || fx_dtype_size(v->type.dtype) == 0)
-        return fx_lower_unsupported(l, v->def, "a value that isn't a tensor of plain numbers");
-    t.name = fx_str_n(name ? name : "", name ? v->name.n : 0);
-    for (int i = 0; i < v->type.rank; i++)
-        t.dim[i] = size_of(l, v->type.dim[i]);
-    if (!name || !FX_VEC_PUSH(&l->tensors, l->mem, t) || l->no_memory)
-        return no_memory(l);
-    *out = (int32_t)l->tensors.n - 1;
+    FX_TRY(fx_lower_scratch(l, v->def, &v->type, v->name, out));
+    l->tensors.at[*out].kind = kind;
+    l->tensors.at[*out].index = index;
     return FORNAX_OK;
 }
 
@@ -206,7 +251,7 @@ static const char *reader_objects(const fx_value *v, const fx_op *op, const fx_o
 
     if (by_element && forms_another(v, reader))
         return "its reader forms another product";
-    if (!fx_at_of(reader->code))
+    if (!fx_at_of(reader))
         return reader->code == FX_OP_OUTPUT ? "a result of the graph" : "its reader has a kernel of its own";
     if (fx_lower_moves_only(op->code))
         return NULL;
@@ -226,7 +271,7 @@ static const char *reader_objects(const fx_value *v, const fx_op *op, const fx_o
 /* Why v is kept; NULL: it isn't. */
 static const char *must_keep(fx_lower *l, const fx_op *op, const fx_value *v)
 {
-    if (!fx_at_of(op->code))
+    if (!fx_at_of(op))
         return "it has a kernel of its own, or comes from outside";
     if (l->unfused)
         return "nothing is fused";
@@ -295,14 +340,14 @@ static fx_kop *arg_of_size(fx_lk *c, int32_t size)
 fx_kop *fx_lk_size(fx_lk *c, fx_dim d)
 {
     d = resolved(c->l, d);
-    return fx_dim_is_static(d) ? fx_lk_num(c, d.n) : arg_of_size(c, size_of(c->l, d));
+    return fx_dim_is_static(d) ? fx_lk_num(c, d.n) : arg_of_size(c, size_number(c->l, d));
 }
 
 /* An extent: a number or a size. */
 static fx_kop *extent_of(fx_lk *c, fx_dim d)
 {
     d = resolved(c->l, d);
-    return fx_dim_is_static(d) ? fx_kir_dim(c->m, d.n) : arg_of_size(c, size_of(c->l, d));
+    return fx_dim_is_static(d) ? fx_kir_dim(c->m, d.n) : arg_of_size(c, size_number(c->l, d));
 }
 
 /* A buffer of these axes over a tensor. */
@@ -408,6 +453,21 @@ static fx_status number_kernel(fx_lower *l, fx_kir_kernel *k, const fx_op *op, i
     return FORNAX_OK;
 }
 
+/* What a kernel is given must be known when it runs. */
+static fx_status check_sizes(fx_lk *c, const fx_op *op)
+{
+    fx_lower *l = c->l;
+    bool known = true;
+
+    for (size_t i = 0; i < c->args.n; i++)
+        known = known && is_known(l, &l->sizes.at[c->args.at[i]]);
+    for (size_t i = 0; i < c->tensors.n; i++) {
+        for (int k = 0; k < l->tensors.at[c->tensors.at[i]].rank; k++)
+            known = known && is_known(l, &l->sizes.at[l->tensors.at[c->tensors.at[i]].dim[k]]);
+    }
+    return known ? FORNAX_OK : fx_lower_unsupported(l, op, "one of its sizes has a name that nothing before it gives a value");
+}
+
 static fx_status push_launch(fx_lk *c, const fx_op *op)
 {
     fx_lower *l = c->l;
@@ -416,6 +476,7 @@ static fx_status push_launch(fx_lk *c, const fx_op *op)
     char *origin = fx_arena_strdup(l->arena, label.p, label.n);
 
     FX_TRY(fx_kir_status(l->m, l->err));
+    FX_TRY(check_sizes(c, op));
     FX_TRY(number_kernel(l, c->k, op, &n.kernel));
     n.args = keep_ints(l, c->args.at, c->args.n);
     n.buffers = keep_ints(l, c->tensors.at, c->tensors.n);
@@ -494,7 +555,7 @@ fx_kop *fx_lk_task_loop(fx_lk *c, fx_dim n, int64_t piece)
 /* v itself, which others would load. */
 fx_kop *fx_lk_root(fx_lk *c, fx_value *v, fx_kop *const *index)
 {
-    return fx_at_of(v->def->code)(c, v->def, v->index, index);
+    return fx_at_of(v->def)(c, v->def, v->index, index);
 }
 
 /* Values computed by one kernel: of one shape, and none needs another but at the same place. */
@@ -612,7 +673,7 @@ static bool in_group(const group *g, const fx_value *v)
 /* Whether v can be computed now: from tensors that are there, and from what else the group computes at the same place. */
 static bool is_ready(fx_lower *l, const group *g, const fx_value *v)
 {
-    if (!v->def || !fx_at_of(v->def->code) || !(fx_lower_by_element(v->def->code) || fx_lower_moves_only(v->def->code)))
+    if (!v->def || !fx_at_of(v->def) || !(fx_lower_by_element(v->def->code) || fx_lower_moves_only(v->def->code)))
         return false;
     for (int i = 0; i < v->def->n_in; i++) {
         const fx_value *in = fx_op_in(v->def, i);
@@ -630,7 +691,8 @@ static bool is_ready(fx_lower *l, const group *g, const fx_value *v)
     return true;
 }
 
-/* Takes along what comes later in the block, has the same shape and can be computed now. */
+/* Takes along what comes later in the block, has the same shape and can be computed now; not from beyond an op that tells a size,
+ * since what is behind it may need that. */
 static void gather_group(fx_lower *l, group *g)
 {
     const fx_type *shape = &g->v[0]->type;
@@ -640,6 +702,8 @@ static void gather_group(fx_lower *l, group *g)
     for (fx_op *op = g->v[0]->def->next; op && g->n < MAX_GROUP; op = op->next) {
         fx_value *v = &op->out[0];
 
+        if (op->n_out && !shape_is_known(l, &v->type))
+            return;
         if (op->n_out == 1 && fx_lower_by_element(op->code) && to_keep(l, v, &t) && !t && fx_lower_same_shape(&v->type, shape, false) &&
             is_ready(l, g, v) && !fx_lower_products(l, v, product) && !fx_fused_result(l, v))
             g->v[g->n++] = v;
@@ -729,7 +793,7 @@ static fx_status lower_input(fx_lower *l, fx_op *op)
         fx_str name;
 
         if (fx_dim_is_symbol(op->out[0].type.dim[i], &name))
-            symbol_of(l, name);
+            make_known(l, symbol_of(l, name));
         else if (!fx_dim_is_static(op->out[0].type.dim[i]))
             return fx_lower_unsupported(l, op, "a size of an input must be a number or a name");
     }
@@ -833,11 +897,12 @@ static fx_status lower_op(fx_lower *l, fx_op *op)
         return FORNAX_OK;
     default: break;
     }
-    if (fx_flow_of(op->code))
-        return fx_flow_of(op->code)(l, op);
+    if (fx_flow_of(op))
+        return fx_flow_of(op)(l, op);
+    FX_TRY(fx_lower_sizes(l, op));
     if (fx_own_of(op->code))
         return lower_own(l, op);
-    if (!fx_at_of(op->code))
+    if (!fx_at_of(op))
         return fx_lower_unsupported(l, op, "has no form in the loop IR");
     for (int i = 0; i < op->n_out; i++) {
         f = fx_fused_result(l, &op->out[i]);
@@ -960,6 +1025,7 @@ fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, const fx_lower_option
     FX_VEC_FREE(&l.sizes, l.mem);
     FX_VEC_FREE(&l.steps, l.mem);
     FX_VEC_FREE(&l.symbols, l.mem);
+    FX_VEC_FREE(&l.known, l.mem);
     FX_VEC_FREE(&l.tensors, l.mem);
     FX_VEC_FREE(&l.launches, l.mem);
     FX_VEC_FREE(&l.kernels, l.mem);

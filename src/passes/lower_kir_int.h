@@ -44,6 +44,7 @@ struct fx_lower {
     FX_VEC(fx_plan_size) sizes;
     FX_VEC(fx_size_step) steps;
     FX_VEC(fx_str) symbols;
+    FX_VEC(bool) known;          /* of symbols: an input or a launch so far gives it its value */
     FX_VEC(fx_ktensor) tensors;
     FX_VEC(fx_klaunch) launches;
     FX_VEC(fx_kir_kernel *) kernels;
@@ -55,6 +56,7 @@ struct fx_lower {
     fx_dim_rename rename;        /* in a subgraph: what its names stand for; NULL: they are the plan's */
     void *rename_user;
     int in_call;                 /* how deep: a callee's inputs and outputs aren't the plan's */
+    int calls;                   /* lowered so far */
     int32_t aside[FX_LOWER_STATE];           /* lower_flow.c's, for the loop at hand */
     fx_map texts;                /* text of a kernel to its number */
     bool no_memory;
@@ -97,6 +99,11 @@ fx_status fx_lower_block(fx_lower *l, const fx_block *b);
 /* A tensor of v's type and name; and: v is kept in tensor - 1. */
 fx_status fx_lower_tensor(fx_lower *l, const fx_value *v, fx_ktensor_kind kind, int32_t index, int32_t *out);
 bool fx_lower_keep(fx_lower *l, const fx_value *v, uint64_t tensor);
+/* A tensor of this type; of op, for messages. */
+fx_status fx_lower_scratch(fx_lower *l, const fx_op *op, const fx_type *t, fx_str name, int32_t *out);
+int32_t fx_lower_size_number(fx_lower *l, fx_dim d);
+/* If d is a name, it has a value from now on. */
+void fx_lower_know(fx_lower *l, fx_dim d);
 /* A launch that copies a tensor of type t; from -1: zeroes. */
 fx_status fx_lower_copy(fx_lower *l, const fx_type *t, int32_t from, int32_t to, const fx_op *op);
 fx_kop *fx_lower_zero(fx_lk *c, fx_ktype t);
@@ -110,7 +117,17 @@ void fx_lower_explain_values(fx_lower *l, const fx_block *b, int depth);
 void fx_lower_explain_launches(fx_lower *l);
 /* lower_flow.c: ops that are more than a launch, or none; NULL: not one of those. */
 typedef fx_status (*fx_flow_fn)(fx_lower *l, fx_op *op);
-fx_flow_fn fx_flow_of(fx_opcode code);
+fx_flow_fn fx_flow_of(const fx_op *op);
+/* A tensor for v, which is kept there; and: where v is kept, for op. */
+fx_status fx_lower_own_tensor(fx_lower *l, const fx_value *v, int32_t *tensor);
+fx_status fx_lower_kept_in(fx_lower *l, const fx_op *op, const fx_value *v, int32_t *tensor);
+/* A launch that is no kernel, to be filled: l->launches.at[*at]. */
+fx_status fx_lower_launch(fx_lower *l, fx_klaunch_kind kind, const fx_op *op, size_t *at);
+/* lower_sized.c: ops whose values tell how large the result is; and what an op that is computed where it is read tells of sizes. */
+fx_status fx_lower_nonzero(fx_lower *l, fx_op *op);
+fx_status fx_lower_nms(fx_lower *l, fx_op *op);
+fx_status fx_lower_repeats(fx_lower *l, fx_op *op);
+fx_status fx_lower_sizes(fx_lower *l, fx_op *op);
 
 /* The tensor that v is kept in; -1: it is computed where it is read. */
 int32_t fx_lower_kept(fx_lower *l, const fx_value *v);
@@ -227,7 +244,7 @@ int32_t fx_lower_spare(fx_lower *l, const fx_value *v);
 
 /* How an op's result is computed at an index; NULL: it has a kernel of its own, or none. */
 typedef fx_kop *(*fx_at_fn)(fx_lk *c, fx_op *op, int result, fx_kop *const *index);
-fx_at_fn fx_at_of(fx_opcode code);
+fx_at_fn fx_at_of(const fx_op *op);
 #define AT_FN(name) fx_kop *name(fx_lk *c, fx_op *op, int result, fx_kop *const *index)
 AT_FN(fx_at_map);
 AT_FN(fx_at_cast);

@@ -177,7 +177,7 @@ static void finish_row(tile *t, int r, fx_kop *row, fx_kop *from, fx_kop *to)
         fx_lk_remember(c, &t->product[p]->out[0], 0, t->index, t->rank, y);
     }
     if (t->v != &t->product[0]->out[0])
-        y = fx_at_of(t->v->def->code)(c, t->v->def, t->v->index, t->index);
+        y = fx_at_of(t->v->def)(c, t->v->def, t->v->index, t->index);
     fx_kir_store(c->m, t->out, y, (fx_kop *const[]){ t->batch, row, j }, 3, NULL);
     fx_lk_leave(c, here);
 }

@@ -11,6 +11,7 @@
 #ifndef FX_KEXEC_H
 #define FX_KEXEC_H
 
+#include "base/log.h"
 #include "base/pool.h"
 #include "kir/kplan.h"
 
@@ -34,12 +35,14 @@ typedef struct fx_kexec fx_kexec;
 fx_status fx_kexec_new(fx_kexec **out, const fx_mem *mem, const fx_kplan *plan, const fx_kcode *code, fx_pool *pool, fx_error *err);
 void fx_kexec_free(fx_kexec *x);
 void fx_kexec_weight(fx_kexec *x, int32_t tensor, const void *data);
+/* Where ops print to, at level information; NULL, as at first: nowhere. */
+void fx_kexec_log(fx_kexec *x, const fx_log *log);
 
 /* inputs: [plan->n_inputs], whose types must fit.  outputs: [plan->n_outputs], filled: where data is NULL the result lies in memory of
- * x until the next run, else there (it must be large enough for the sizes that the inputs give; see fx_kexec_sizes).
- * An index outside an axis is FORNAX_EARG, with the op and the axis. */
+ * x until the next run, else there (it must be large enough for the sizes that the inputs give; see fx_kexec_sizes): not
+ * for one whose size only the run tells.  An index outside an axis is FORNAX_EARG, with the op and the axis. */
 fx_status fx_kexec_run(fx_kexec *x, const fx_kvalue *inputs, fx_kvalue *outputs, fx_error *err);
-/* Only the outputs' types. */
+/* Only the outputs' types; sizes that only a run tells are -1. */
 fx_status fx_kexec_sizes(fx_kexec *x, const fx_kvalue *inputs, fx_kvalue *outputs, fx_error *err);
 
 #endif

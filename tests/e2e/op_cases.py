@@ -5,6 +5,8 @@ dtype) an execution may be from them. Floats are computed in f64 and rounded onc
 import itertools
 import math
 
+import gguf
+import gguf.quants
 import numpy as np
 
 from op_runs import DTYPES, FLOATS, is_float, name_of, to_dtype
@@ -12,6 +14,9 @@ from op_runs import DTYPES, FLOATS, is_float, name_of, to_dtype
 RNG = np.random.default_rng(7)
 INTS = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
 NUMBERS = INTS + FLOATS
+BLOCKS = [getattr(gguf.GGMLQuantizationType, name)
+          for name in "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S "
+          "IQ3_XXS IQ3_S TQ1_0 TQ2_0".split() if hasattr(gguf.GGMLQuantizationType, name)]
 
 
 class Case:
@@ -230,6 +235,9 @@ def view_cases():
         yield Case("tile", [x], np.tile(x, (2, 1, 3)), "repeats={2, 1, 3}")
         yield Case("repeat_interleave", [x], np.repeat(x, 2, 1), "axis=1, times=2")
         yield Case("repeat_interleave", [x, np.array([2, 0, 1])], np.repeat(x, [2, 0, 1], 1), "axis=1, out_dim=3", symbolic=False)
+        yield Case("repeat_interleave", [x, np.array([3, 1], np.uint8)], np.repeat(x, [3, 1], 0), "axis=0, out_dim=k", symbols={"k": 4})
+        yield Case("repeat_interleave", [x, np.array([2], np.int32)], np.repeat(x, 2, 2), "out_dim=k", symbols={"k": 8})
+        yield Case("repeat_interleave", [x, np.zeros(4, np.int64)], x[..., :0], "out_dim=k", symbols={"k": 0})
         yield Case("band_part", [x], np.tril(x, 0) * (np.triu(np.ones((3, 4)), -1) > 0), "num_lower=1, num_upper=0")
         yield Case("band_part", [x], np.where(np.tril(np.ones((3, 4)), 1) > 0, np.zeros_like(x), x), "num_upper=1, exclude=true")
         pads = "paddings={0, 1, 2, 0, 1, 3}"
@@ -245,6 +253,8 @@ def view_cases():
         yield Case("range", a, np.arange(2, 9, 3).astype(DTYPES[name]), f"{name}[3]")
         a = [np.array(v, DTYPES[name]) for v in (5, -2, -2)]
         yield Case("range", a, np.arange(5, -2, -2).astype(DTYPES[name]), f"{name}[n]", symbols={"n": 4})
+        a = [np.array(v, DTYPES[name]) for v in (3, 3, 2)]
+        yield Case("range", a, np.zeros(0, DTYPES[name]), f"{name}[n]", symbols={"n": 0})
 
 
 # ---- Indices ------------------------------------------------------------------------------------------
@@ -300,6 +310,11 @@ def index_cases():
         x = (numbers(name, 3, 4) * numbers("bool", 3, 4)).astype(DTYPES[name])
         want = np.argwhere(x)
         yield Case("nonzero", [x], want, "out_dim=k", symbols={"k": len(want)})
+    for x in [np.array([np.nan, 0, -0.0, np.inf, 1e-320]), np.zeros((2, 3), np.float16), np.zeros((0, 4), np.int64),
+              numbers("bf16", 2, 3, 4), np.array([0, 1 << 63], np.uint64), np.arange(70).astype(np.int16)]:
+        want = np.argwhere(f64(x))
+        yield Case("nonzero", [x], want, "out_dim=k", symbols={"k": len(want)})
+        yield Case("nonzero", [x], want, f"out_dim={len(want)}")
 
 
 def order_cases():
@@ -321,6 +336,29 @@ def order_cases():
     want = np.array([[0, 0, 0], [0, 0, 2], [0, 1, 1], [0, 1, 3]])
     yield Case("non_maximum_suppression", [boxes, scores], want,
                "max_boxes=2, iou_threshold=0.5, score_threshold=0.25, out_dim=4", symbolic=False)
+    for name, shape, most in [("f32", (2, 3, 9), 4), ("f16", (1, 2, 12), 100), ("f64", (3, 1, 7), 1), ("bf16", (2, 2, 8), 0), ("f32", (1, 2, 0), 3)]:
+        boxes, scores = numbers(name, shape[0], shape[2], 4, low=0, high=2), numbers(name, *shape, low=0, high=1)
+        want = suppressed(f64(boxes), f64(scores), most, 0.125, 0.25)
+        yield Case("non_maximum_suppression", [boxes, scores], want, f"max_boxes={most}, iou_threshold=0.125, score_threshold=0.25, out_dim=k",
+                   symbols={"k": len(want)}, symbolic=False)
+
+
+def suppressed(boxes, scores, most, overlap, threshold):
+    """[k, 3]: batch, class, box; by falling scores."""
+    out = []
+    low, high = np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])
+    area = np.prod(high - low, -1)
+    for n, c in np.ndindex(scores.shape[:2]):
+        kept = []
+        for b in np.argsort(-scores[n, c], kind="stable"):
+            def shared(other):
+                both = np.prod(np.maximum(np.minimum(high[n, b], high[n, other]) - np.maximum(low[n, b], low[n, other]), 0))
+                return both / (area[n, b] + area[n, other] - both)
+
+            if scores[n, c, b] > threshold and len(kept) < most and all(shared(other) <= overlap for other in kept):
+                kept.append(b)
+        out += [[n, c, b] for b in kept]
+    return np.array(out, np.int64).reshape(-1, 3)
 
 
 # ---- Reductions and norms ------------------------------------------------------------------------------
@@ -610,6 +648,7 @@ def other_cases():
     w = (scale * np.concatenate([low, high], -1)).reshape(3, 64)
     blocks = blocks.reshape(3, 36)
     yield Case("dequantize", [blocks], w, "q4_0", symbolic=False)
+    yield from block_cases()
     x = numbers("f32", 2, 64)
     want = f64(x) @ f64(w).T
     yield Case("qmatmul", [x, blocks], to_dtype(want, "f32"), "q4_0", ulp=close(want, abs(f64(x)) @ abs(f64(w)).T, "f32"), symbolic=False)
@@ -619,6 +658,23 @@ def other_cases():
         yield Case("random_uniform", [np.array(seed)], to_dtype((-1 + u * 3).reshape(3, 5), "f32"), "f32[3,5], low=-1, high=2", ulp=2)
         z = np.sqrt(-2 * np.log((r[0] + 1.0) / 2 ** 32)) * np.cos(2 * np.pi * r[1] / 2.0 ** 32)
         yield Case("random_normal", [np.array(seed)], to_dtype((1 + 2 * z).reshape(3, 5), "f64"), "f64[3,5], mean=1, std=2", ulp=1 << 14)
+
+
+def block_cases():
+    """Blocks of each type by their meaning to the package that defines the files."""
+    for kind in BLOCKS:
+        elems, size = gguf.GGML_QUANT_SIZES[kind]
+        raw = RNG.integers(0, 256, (3, 2 * size), dtype=np.uint8)
+        with np.errstate(all="ignore"):
+            bad = ~np.isfinite(gguf.quants.dequantize(raw, kind)).all(1)         # scales that are no number
+        raw[bad] = raw[~bad][0] if (~bad).any() else 0
+        w = gguf.quants.dequantize(raw, kind)
+        name = kind.name.lower()
+        yield Case("dequantize", [raw], w, name, symbolic=False)
+        yield Case("dequantize", [raw[:0]], w[:0], name, symbolic=False)
+        x = numbers("f32", 2, 1, 2 * elems)
+        want = f64(x) @ f64(w).T
+        yield Case("qmatmul", [x, raw], to_dtype(want, "f32"), name, ulp=close(want, abs(f64(x)) @ abs(f64(w)).T, "f32"), symbolic=False)
 
 
 def philox(seed, n):

@@ -17,6 +17,11 @@ NAMES = {np.dtype(t): name for name, t in DTYPES.items()}
 FLOATS = ["f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"]
 
 
+def has_llvm():
+    """Whether the build under test makes code."""
+    return bool(list(Path(FORNAX).resolve().parent.glob("libfornax-llvm.so*")))
+
+
 def name_of(array):
     return NAMES[array.dtype]
 

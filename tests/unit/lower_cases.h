@@ -239,6 +239,84 @@ static const lower_case lower_cases[] = {
       "%l2, %c5 = buffer_load %b, %c4\n"
       "output %l0, %l1, %l2",
       "f32[3] 0 0 0\nf32[3] -5 2 -2\nf32[3] -5 2 2" },
+    { "places that aren't 0", 4,
+      "%x = input i64[7]\n"
+      "%p = nonzero %x, out_dim=k\n"
+      "%y = add %p, %p\n"
+      "output %p, %y\n",
+      "i64[4,1] 1 2 4 5\ni64[4,1] 2 4 8 10" },
+    { "places in each turn of a loop", 12,
+      "%x = input i64[7]\n"
+      "%zero = constant i64, {0}\n"
+      "%one = constant i64, {1}\n"
+      "%three = constant i64, {3}\n"
+      "%s, %i = while %zero, %zero { %a: i64, %c: i64\n"
+      "  %more = greater %three, %c\n"
+      "  yield %more\n"
+      "} { %b: i64, %d: i64\n"
+      "  %e = greater_equal %x, %d\n"
+      "  %p = nonzero %e, out_dim=k\n"
+      "  %t = sum %p, axis=0\n"
+      "  %u = reshape %t, i64\n"
+      "  %v = add %b, %u\n"
+      "  %n = add %d, %one\n"
+      "  yield %v, %n\n"
+      "}\n"
+      "output %s\n",
+      "i64 40" },
+    { "places in either branch", 11,
+      "%x = input i64[7]\n"
+      "%q = input i64\n"
+      "%zero = constant i64, {0}\n"
+      "%c = greater %q, %zero\n"
+      "%y = cond %c {\n"
+      "  %a = nonzero %x, out_dim=k\n"
+      "  yield %a\n"
+      "} {\n"
+      "  %e = equal %x, %zero\n"
+      "  %b = nonzero %e, out_dim=k\n"
+      "  yield %b\n"
+      "}\n"
+      "output %y\n",
+      "i64[3,1] 0 3 6" },
+    { "a size that is each call's own", 8,
+      "subgraph @total {\n"
+      "  %v = input i64[m]\n"
+      "  %p = nonzero %v, out_dim=k\n"
+      "  %s = sum %p, axis=0\n"
+      "  output %s\n"
+      "}\n"
+      "graph @main {\n"
+      "  %x = input i64[7]\n"
+      "  %z = input i64[3]\n"
+      "  %a = call %x, callee=\"total\"\n"
+      "  %b = call %z, callee=\"total\"\n"
+      "  output %a, %b\n"
+      "}\n",
+      "i64[1,1] 12\ni64[1,1] 3" },
+    { "range of values", 4,
+      "%x = input i64[4]\n"
+      "%s = sum %x\n"
+      "%e = reshape %s, i64\n"
+      "%zero = constant i64, {0}\n"
+      "%one = constant i64, {1}\n"
+      "%r = range %zero, %e, %one, i64[k]\n"
+      "%y = add %r, %r\n"
+      "output %y\n",
+      "i64[3] 0 2 4" },
+    { "a size by another name", 2,
+      "%x = input f32[n,4]\n"
+      "%p = rebind %x, shape={m, 4}\n"
+      "%y = sum %p, axis=0\n"
+      "output %y\n",
+      "f32[1,4] -8 2 1 0" },
+    { "repeats that are values", 4,
+      "%x = input f32[2,3]\n"
+      "%r = input i64[3]\n"
+      "%y = repeat_interleave %x, %r, axis=1, out_dim=k\n"
+      "%z = negate %y\n"
+      "output %z\n",
+      "f32[2,3] -2 2 2 -1 3 3" },
 };
 
 #define MAX_ENDS 8

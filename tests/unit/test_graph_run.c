@@ -314,4 +314,101 @@ TEST(damaged_files)
     fornax_context_close(ctx);
 }
 
+/* ---- Sizes that a run tells, and what it prints ------------------------------------------------------------ */
+
+static char printed[8][200];
+static int n_printed;
+
+static void take_line(void *user, int level, const char *line)
+{
+    (void)user;
+    if (level == 2 && n_printed < 8)
+        snprintf(printed[n_printed++], sizeof(printed[0]), "%s", line);
+}
+
+/* Where x isn't 0; printed before and behind a loop of two turns, each of which prints. */
+static const char places[] =
+    "graph @main {\n"
+    "  %x = input f32[n]\n"
+    "  %zero = constant i64, {0}\n"
+    "  %one = constant i64, {1}\n"
+    "  %two = constant i64, {2}\n"
+    "  %c0 = chain\n"
+    "  %c1 = print %x, %c0, label=\"x\"\n"
+    "  %p = nonzero %x, out_dim=k\n"
+    "  %i, %c2 = while %zero, %c1 { %a: i64, %ca: chain\n"
+    "    %more = greater %two, %a\n"
+    "    yield %more\n"
+    "  } { %b: i64, %cb: chain\n"
+    "    %cc = print %b, %cb, label=\"turn\"\n"
+    "    %next = add %b, %one\n"
+    "    yield %next, %cc\n"
+    "  }\n"
+    "  %c3 = print %p, %c2\n"
+    "  %c4 = print _, %c3, label=\"the end\"\n"
+    "  output %p\n"
+    "}\n";
+
+static void run_places(fornax_program *p, const float *numbers, int64_t n, const char *const *lines)
+{
+    fornax_tensor in = tensor(1, n, 0, numbers), out = { 0 };
+    int64_t mine[8], at = 0;
+
+    CHECK_OK(fornax_program_shapes(p, &in, 1, &out, 1, &err), err);
+    CHECK(out.rank == 2 && out.dim[0] == -1 && out.dim[1] == 1);
+    n_printed = 0;
+    CHECK_OK(fornax_program_run(p, &in, 1, &out, 1, &err), err);
+    for (int64_t i = 0; i < n; i++) {
+        if (numbers[i] != 0)
+            CHECK_EQ_I64(((int64_t *)out.data)[at++], i);
+    }
+    CHECK(out.rank == 2 && out.dim[0] == at && out.dim[1] == 1);
+    CHECK_EQ_I64(n_printed, 5);
+    for (int i = 0; i < 5; i++)
+        CHECK_STR(printed[i], lines[i]);
+    out.data = mine;
+    CHECK_EQ_I64(fornax_program_run(p, &in, 1, &out, 1, &err), FORNAX_EARG);
+    CHECK_STR(err.text, "output 0 (p): only the run tells how large it is: it can't be given a place");
+}
+
+static void check_places(bool interpret)
+{
+    static const float some[] = { 0, 2.5f, -1, 0, 7 }, none[] = { 0, 0, 0 };
+    fornax_compile_options o = FORNAX_OPTIONS(fornax_compile_options);
+    fornax_module *m = NULL;
+    fornax_compiled *c = NULL;
+    fornax_program *p = NULL;
+    fornax_status st;
+
+    o.interpret = interpret;
+    CHECK_OK(fornax_module_parse(&m, ctx, "places", places, sizeof(places) - 1, &err), err);
+    st = fornax_graph_compile(&c, fornax_module_graph(m, 0), &o, &err);
+    fornax_module_close(m);
+    if (st == FORNAX_EUNSUP && !interpret)
+        return;
+    CHECK_OK(st, err);
+    CHECK_OK(fornax_program_open(&p, c, &err), err);
+    run_places(p, some, 5, (const char *const[]){ "x: f32[5] [0, 2.5, -1, 0, 7]", "turn: i64 0", "turn: i64 1", "i64[3,1] [[1], [2], [4]]",
+                                               "the end" });
+    run_places(p, none, 3, (const char *const[]){ "x: f32[3] [0, 0, 0]", "turn: i64 0", "turn: i64 1", "i64[0,1] []", "the end" });
+    run_places(p, some, 5, (const char *const[]){ "x: f32[5] [0, 2.5, -1, 0, 7]", "turn: i64 0", "turn: i64 1", "i64[3,1] [[1], [2], [4]]",
+                                               "the end" });
+    fornax_program_close(p);
+    fornax_compiled_close(c);
+}
+
+TEST(sizes_that_a_run_tells_and_what_it_prints)
+{
+    fornax_context_options o = FORNAX_OPTIONS(fornax_context_options);
+
+    setup(NULL);
+    fornax_context_close(ctx);
+    o.log = take_line;
+    o.log_level = 2;
+    CHECK_OK(fornax_context_open(&ctx, &o, &err), err);
+    check_places(true);
+    check_places(false);
+    fornax_context_close(ctx);
+}
+
 FXTEST_MAIN()

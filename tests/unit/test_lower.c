@@ -64,6 +64,16 @@ static const struct { const char *graph, *fault; } faults[] = {
       "y: index 2 is outside of axis 0, which has 2" },
     { "%x = input f32[n]\n%y = input f32[2*n]\noutput %x, %y", "graph main: input (y): a size of an input must be a number or a name" },
     { "%x = input f32[2]\n%b = buffer_create f32[2]\noutput %x", NULL },
+    { "%x = input i64[7]\n%z = input i64[3]\n%p = nonzero %x, out_dim=k\n%q = nonzero %z, out_dim=k\noutput %p, %q",
+      "q: k is 4, but its operands make it 2" },
+    { "%x = input i64[7]\n%p = nonzero %x, out_dim=3\noutput %p", "p: a size is 3, but its operands make it 4" },
+    { "%x = input f32[n]\n%y = rebind %x, shape={4}, message=\"rows of four\"\noutput %y",
+      "y: a size is 4, but its operands make it 3: rows of four" },
+    { "%x = input f32[3]\n%r = input i64[3]\n%m = negate %r\n%y = repeat_interleave %x, %m, out_dim=k\noutput %y",
+      "y: its operands ask for a size of -2" },
+    { "%z = constant i64, {0}\n%x = input i64\n%y = range %x, %x, %z, i64[k]\noutput %y", "y: its operands ask for a size of -1" },
+    { "%x = input f32[n]\n%y = broadcast_to %x, shape={m, n}\noutput %y",
+      "graph main: broadcast_to (y): one of its sizes has a name that nothing before it gives a value" },
 };
 
 TEST(refused)
