@@ -419,7 +419,7 @@ void fx_exec_free(fx_exec *x)
 static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
 {
     fx_exec_launch *e = user;
-    void *scratch = e->owner->scratch + (size_t)worker * e->owner->scratch_each;
+    void *scratch = fx_exec_scratch(e->owner, worker);
 
     if (e->matmul)
         e->matmul->run(&e->l.args.matmul, t0, t1, scratch);

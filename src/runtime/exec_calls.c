@@ -57,9 +57,10 @@ static void run_call(void *user, int64_t t0, int64_t t1, int worker)
     const fx_exec_call *c = user;
     fx_kir_fault fault = { .op = -1 };
 
-    (void)worker;
     c->code->run(c->args, c->buffers, t0, t1, &fault);
     FX_ASSERT(fault.op < 0);
+    if (c->rest)
+        c->rest->run(&c->rest->l.args, t0, t1, fx_exec_scratch(c->rest->owner, worker));
 }
 
 void fx_exec_call_job(fx_exec *x, const fx_plan_call *c, int64_t n_rows, fx_pool_job *job)
@@ -68,6 +69,7 @@ void fx_exec_call_job(fx_exec *x, const fx_plan_call *c, int64_t n_rows, fx_pool
 
     atomic_fetch_add_explicit(&x->n_generated, 1, memory_order_relaxed);
     x->call.code = &x->code[c->kernel];
+    x->call.rest = c->rest ? &x->launches[c->first] : NULL;
     gather(&s, c, x->call.args, x->call.buffers);
     job->fn = run_call;
     job->user = &x->call;
@@ -122,7 +124,11 @@ void fx_exec_take_code(fx_exec *x)
         return;
     x->code = atomic_load_explicit(&x->program->code, memory_order_acquire);
     for (int32_t i = 0; x->code && i < x->plan.n_launches; i++) {
-        if (x->launches[i].call && x->launches[i].call->epilogue)
-            end_by_call(&x->launches[i]);
+        fx_exec_launch *e = &x->launches[i];
+
+        if (e->call && e->call->epilogue)
+            end_by_call(e);
+        if (e->call && e->call->rest)
+            e->l.args.rope_store.turned = true;
     }
 }

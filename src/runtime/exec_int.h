@@ -20,6 +20,7 @@ typedef struct fx_exec_launch {
 /* A call that is about to run. */
 typedef struct fx_exec_call {
     const fx_kcode *code;
+    const fx_exec_launch *rest;  /* whose own kernel then does what is left of the tasks; NULL: nothing is */
     uint64_t args[FX_CALL_MAX];
     void *buffers[FX_CALL_MAX];
 } fx_exec_call;
@@ -41,6 +42,8 @@ struct fx_exec {
     int32_t at, phase;           /* of the walk over the launches */
     _Atomic uint64_t n_begun, n_generated;   /* launches, and calls among them, ever; read by others */
 };
+
+static inline void *fx_exec_scratch(const fx_exec *x, int worker) { return x->scratch + (size_t)worker * x->scratch_each; }
 
 /* ---- Calls (exec_calls.c) ---- */
 
