@@ -9,8 +9,8 @@
  * launch's arguments are bound and the step's rows are set.  Strides, widths and factors are numbers in the kernel.  A call
  * neither waits nor keeps anything: its tasks may run in any order, by any threads.
  *
- * A call of a product (FX_L_MATMUL, FX_L_EXPERT_MATMUL, FX_L_BY_HEAD; epilogue) stands for the end of its tiles only: the fx_epilogue_fn.
- * Launches to which adapters may add (products, FX_L_EMBED) are never in one call with others. */
+ * A call that begins with a product (FX_L_MATMUL; epilogue) stands for the end of its tiles, the fx_epilogue_fn, and for the
+ * launches behind it, which go element by element over what it made: these aren't run. */
 #ifndef FX_PCALLS_H
 #define FX_PCALLS_H
 

@@ -95,7 +95,8 @@ static fx_lc_loop inside(fx_lc *c, fx_kop *op)
     return loop;
 }
 
-fx_lc_loop fx_lc_each(fx_lc *c, int64_t n) { return inside(c, fx_kir_forall(c->m, fx_lc_num(c, 0), fx_lc_num(c, n))); }
+fx_lc_loop fx_lc_each_below(fx_lc *c, fx_kop *n) { return inside(c, fx_kir_forall(c->m, fx_lc_num(c, 0), n)); }
+fx_lc_loop fx_lc_each(fx_lc *c, int64_t n) { return fx_lc_each_below(c, fx_lc_num(c, n)); }
 fx_lc_loop fx_lc_times(fx_lc *c, int64_t n) { return inside(c, fx_kir_for(c->m, fx_lc_num(c, 0), fx_lc_num(c, n), NULL)); }
 void fx_lc_end(fx_lc *c, const fx_lc_loop *loop) { fx_kir_at(c->m, loop->outside); }
 
@@ -141,33 +142,41 @@ static const fx_lc_maker *maker_of(fx_launch_op op)
     return NULL;
 }
 
-/* The places of a launch, in order of slots: those that are one have one number. */
-static void put_refs(fx_buf *b, const lowering *l, const fx_launch *n)
+#define SLOTS ((int)(FX_COUNT(((fx_launch *)NULL)->in) + FX_COUNT(((fx_launch *)NULL)->out)))
+
+static const fx_ref *slot(const fx_launch *n, int i)
 {
-    fx_ref ref[FX_COUNT(n->in) + FX_COUNT(n->out)];
-    int first;
+    int ins = (int)FX_COUNT(n[0].in);
 
-    memcpy(ref, n->in, sizeof(n->in));
-    memcpy(ref + FX_COUNT(n->in), n->out, sizeof(n->out));
-    for (int i = 0; i < (int)FX_COUNT(ref); i++) {
-        const fx_plan_buf *p = ref[i].kind == FX_REF_BUF ? &l->plan->bufs[ref[i].index] : NULL;
+    return i % SLOTS < ins ? &n[i / SLOTS].in[i % SLOTS] : &n[i / SLOTS].out[i % SLOTS - ins];
+}
 
-        for (first = 0; ref[first].kind != ref[i].kind || ref[first].index != ref[i].index || ref[first].col != ref[i].col; first++)
-            continue;
-        fx_buf_printf(b, "%d,%d", (int)ref[i].kind, first);
+/* What launch i of n has in its slots: places that are one have one number. */
+static void put_refs(fx_buf *b, const lowering *l, const fx_launch *n, int i)
+{
+    for (int k = i * SLOTS; k < (i + 1) * SLOTS; k++) {
+        const fx_ref *r = slot(n, k);
+        const fx_plan_buf *p = r->kind == FX_REF_BUF ? &l->plan->bufs[r->index] : NULL;
+        int first = 0;
+
+        while (!fx_lc_same(slot(n, first), r))
+            first++;
+        fx_buf_printf(b, "%d,%d", (int)r->kind, first);
         if (p)
-            fx_buf_printf(b, ",%d,%lld,%lld", p->q8, (long long)p->cols, (long long)ref[i].col);
-        if (ref[i].kind == FX_REF_WEIGHT && l->plan->weights[ref[i].index].use == FX_USE_TABLE)
-            fx_buf_printf(b, ",%d", (int)l->tables[ref[i].index]);
+            fx_buf_printf(b, ",%d,%lld,%lld", p->q8, (long long)p->cols, (long long)r->col);
+        if (r->kind == FX_REF_WEIGHT && l->plan->weights[r->index].use == FX_USE_TABLE)
+            fx_buf_printf(b, ",%d", (int)l->tables[r->index]);
         fx_buf_puts(b, ";");
     }
 }
 
-static fx_str key_of(lowering *l, const fx_launch *n, fx_buf *b)
+static fx_str key_of(lowering *l, const fx_launch *n, int32_t n_launches, fx_buf *b)
 {
-    fx_buf_printf(b, "%d;", (int)n->op);
-    put_refs(b, l, n);
-    fx_buf_add(b, &n->args, sizeof(n->args));
+    for (int32_t i = 0; i < n_launches; i++) {
+        fx_buf_printf(b, "%d;", (int)n[i].op);
+        put_refs(b, l, n, (int)i);
+        fx_buf_add(b, &n[i].args, sizeof(n[i].args));
+    }
     return fx_buf_view(b);
 }
 
@@ -178,12 +187,19 @@ static bool remember(lowering *l, fx_map *map, fx_str key, uint64_t n)
     return own && fx_map_put(map, fx_str_n(own, key.n), n);
 }
 
+static fx_call_ref rows_ref(const fx_lc *c, const fx_lc_maker *maker)
+{
+    return maker->n_rows == FX_LC_STEP_ROWS   ? fx_lc_in_step(offsetof(fx_step, n_rows), true)
+           : maker->n_rows == FX_LC_TILE_ROWS ? fx_lc_in_tile(offsetof(fx_call_tile, m))
+                                              : fx_lc_at(c, maker->n_rows);
+}
+
 static void begin(fx_lc *c, const fx_lc_maker *maker)
 {
     c->k = fx_kir_kernel_new(c->m, FX_STR("k"));
     if (!c->k)
         return;
-    c->rows = fx_lc_arg(c, maker->n_rows == FX_LC_STEP_ROWS ? fx_lc_in_step(offsetof(fx_step, n_rows), true) : fx_lc_at(c, maker->n_rows), "n");
+    c->rows = fx_lc_arg(c, rows_ref(c, maker), "n");
     c->row = c->k->task;
     fx_kir_at(c->m, c->k->grid);
     fx_kir_yield(c->m, &c->rows, 1);
@@ -198,7 +214,7 @@ static void take_back(fx_kir_module *m, fx_kir_kernel *last)
 }
 
 /* The number of the kernel that c is: it is new, or equal to another. */
-static fx_status number_of(lowering *l, fx_lc *c, fx_kir_kernel *last, int32_t *number)
+static fx_status number_of(lowering *l, fx_lc *c, fx_launch_op op, fx_kir_kernel *last, int32_t *number)
 {
     char name[64];
     uint64_t n = l->kernels.n;
@@ -217,7 +233,7 @@ static fx_status number_of(lowering *l, fx_lc *c, fx_kir_kernel *last, int32_t *
         take_back(l->m, last);
         return FORNAX_OK;
     }
-    snprintf(name, sizeof(name), "%s_%d", fx_launch_name(c->l->op), (int)n);
+    snprintf(name, sizeof(name), "%s_%d", fx_launch_name(op), (int)n);
     c->k->name = fx_str_of(fx_arena_strdup(l->arena, name, strlen(name)));
     if (!c->k->name.p || !FX_VEC_PUSH(&l->kernels, l->mem, c->k))
         return no_memory(l);
@@ -240,21 +256,22 @@ static fx_status push_call(lowering *l, fx_plan_call call, const fx_call_ref *ar
     return call.args && call.buffers && FX_VEC_PUSH(&l->calls, l->mem, call) ? FORNAX_OK : no_memory(l);
 }
 
-static fx_status make_call(lowering *l, const fx_lc_maker *maker, int32_t at)
+static fx_status make_call(lowering *l, const fx_lc_maker *maker, fx_lc *c)
 {
     fx_kir_kernel *last = l->m->last;
-    fx_lc c = { .plan = l->plan, .tables = l->tables, .state = l->state, .m = l->m, .l = &l->plan->launches[at], .at = at };
-    fx_plan_call call = { .first = at, .n = 1 };
+    fx_plan_call call = { .first = c->at, .n = c->n };
+    fx_launch_op op = c->l->op;
 
-    begin(&c, maker);
-    if (c.k)
-        maker->make(&c);
+    begin(c, maker);
+    if (c->k)
+        maker->make(c);
     FX_TRY(fx_kir_status(l->m, l->err));
-    FX_TRY(number_of(l, &c, last, &call.kernel));
-    call.rest = c.rest;
-    call.n_args = c.n_args;
-    call.n_buffers = c.n_buffers;
-    return push_call(l, call, c.args, c.buffers);
+    FX_TRY(number_of(l, c, op, last, &call.kernel));
+    call.rest = c->rest;
+    call.epilogue = c->epilogue;
+    call.n_args = c->n_args;
+    call.n_buffers = c->n_buffers;
+    return push_call(l, call, c->args, c->buffers);
 }
 
 /* The call of launch 'at' by the example of another. */
@@ -275,26 +292,29 @@ static fx_status copy_call(lowering *l, const fx_plan_call *like, int32_t at)
     return push_call(l, call, args, buffers);
 }
 
-static fx_status lower_launch(lowering *l, int32_t at)
+/* The call that begins with launch *at, if there is one; then *at is the next launch. */
+static fx_status lower_launch(lowering *l, int32_t *at)
 {
-    const fx_launch *n = &l->plan->launches[at];
-    const fx_lc_maker *maker = maker_of(n->op);
-    fx_lc probe = { .plan = l->plan, .tables = l->tables, .state = l->state, .l = n, .at = at };
+    fx_lc c = { .plan = l->plan, .tables = l->tables, .state = l->state, .m = l->m, .l = &l->plan->launches[*at], .at = *at, .n = 1 };
+    const fx_lc_maker *maker = maker_of(c.l->op);
     fx_status st;
     uint64_t like;
     fx_str key;
     fx_buf b;
 
-    if (!maker || (maker->can && !maker->can(&probe)))
+    *at += 1;
+    if (!maker || (maker->can && !maker->can(&c)))
         return FORNAX_OK;
+    c.n = maker->span ? maker->span(&c) : 1;
+    *at = c.at + c.n;
     fx_buf_init(&b, l->mem);
-    key = key_of(l, n, &b);
+    key = key_of(l, c.l, c.n, &b);
     if (b.failed)
         st = no_memory(l);
     else if (fx_map_get(&l->by_key, key, &like))
-        st = copy_call(l, &l->calls.at[like], at);
+        st = copy_call(l, &l->calls.at[like], c.at);
     else
-        st = remember(l, &l->by_key, key, l->calls.n) ? make_call(l, maker, at) : no_memory(l);
+        st = remember(l, &l->by_key, key, l->calls.n) ? make_call(l, maker, &c) : no_memory(l);
     fx_buf_done(&b);
     return st;
 }
@@ -331,8 +351,8 @@ fx_status fx_lower_calls(fx_arena *arena, const fx_plan *plan, const fx_dtype *t
         return no_memory(&l);
     fx_map_init(&l.by_key, l.mem);
     fx_map_init(&l.by_text, l.mem);
-    for (int32_t i = 0; i < plan->n_launches && st == FORNAX_OK; i++)
-        st = lower_launch(&l, i);
+    for (int32_t at = 0; at < plan->n_launches && st == FORNAX_OK;)
+        st = lower_launch(&l, &at);
     if (st == FORNAX_OK)
         st = hand_out(&l, out);
     FX_VEC_FREE(&l.kernels, l.mem);

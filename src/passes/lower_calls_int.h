@@ -23,23 +23,26 @@ typedef struct fx_lc {
     const fx_state_table *state;
     fx_kir_module *m;
     fx_kir_kernel *k;
-    const fx_launch *l;
-    int32_t at;                  /* the launch's number */
+    const fx_launch *l;          /* the one at hand, */
+    int32_t at;                  /* its number */
+    int32_t n;                   /* launches from the first one on */
     int n_args, n_buffers, n_places;
     fx_call_ref args[FX_CALL_MAX], buffers[FX_CALL_MAX];
     fx_lc_place places[FX_CALL_MAX];
     fx_kop *rows;                /* how many */
     fx_kop *row;                 /* the task's */
-    bool rest;                   /* of the call */
+    bool rest, epilogue;         /* of the call */
 } fx_lc;
 
 /* A row of the table of makers. */
 #define FX_LC_STEP_ROWS UINT32_MAX
+#define FX_LC_TILE_ROWS (UINT32_MAX - 1)       /* those of the tile */
 typedef struct fx_lc_maker {
     fx_launch_op op;
     void (*make)(fx_lc *c);
     uint32_t n_rows;             /* offset in the launch's arguments; FX_LC_STEP_ROWS: those of the step */
     bool (*can)(const fx_lc *c); /* NULL: always */
+    int32_t (*span)(const fx_lc *c);     /* how many launches from this one on; NULL: 1 */
 } fx_lc_maker;
 
 /* ---- lower_calls.c: parameters ------------------------------------------------------------------------ */
@@ -49,7 +52,18 @@ static inline const fx_ref *fx_lc_ref(const fx_lc *c, int slot) { return slot >=
 static inline bool fx_lc_has(const fx_lc *c, int slot) { return fx_lc_ref(c, slot)->kind != FX_REF_NONE; }
 fx_kop *fx_lc_arg(fx_lc *c, fx_call_ref ref, const char *name);
 fx_kop *fx_lc_buffer(fx_lc *c, fx_call_ref ref, const fx_kir_buf *buf);
-static inline fx_call_ref fx_lc_in_step(size_t at, bool narrow) { return (fx_call_ref){ .from = FX_FROM_STEP, .at = (uint32_t)at, .narrow = narrow }; }
+static inline bool fx_lc_same(const fx_ref *a, const fx_ref *b) { return a->kind == b->kind && a->index == b->index && a->col == b->col; }
+/* Goes on to the next launch. */
+static inline void fx_lc_next(fx_lc *c)
+{
+    c->l++;
+    c->at++;
+}
+static inline fx_call_ref fx_lc_in_tile(size_t at) { return (fx_call_ref){ .from = FX_FROM_TILE, .at = (uint32_t)at }; }
+static inline fx_call_ref fx_lc_in_step(size_t at, bool narrow)
+{
+    return (fx_call_ref){ .from = FX_FROM_STEP, .at = (uint32_t)at, .narrow = narrow };
+}
 static inline fx_call_ref fx_lc_at(const fx_lc *c, size_t at) { return (fx_call_ref){ .from = FX_FROM_ARGS, .launch = c->at, .at = (uint32_t)at }; }
 /* Rows of f32 in a slot, so many columns of them; at: of the pointer in the arguments. */
 fx_kop *fx_lc_mat(fx_lc *c, int slot, size_t at, int64_t cols, fx_kir_access access);
@@ -80,6 +94,7 @@ typedef struct fx_lc_loop {
     fx_kir_block *outside;
 } fx_lc_loop;
 fx_lc_loop fx_lc_each(fx_lc *c, int64_t n);
+fx_lc_loop fx_lc_each_below(fx_lc *c, fx_kop *n);
 fx_lc_loop fx_lc_times(fx_lc *c, int64_t n);
 void fx_lc_end(fx_lc *c, const fx_lc_loop *loop);
 fx_lc_loop fx_lc_fold(fx_lc *c, fx_kir_combine kind, int64_t n);

@@ -1,57 +1,258 @@
 /* lower_calls_map.c - calls that go element by element, copy rows or look them up. */
+#include <math.h>
+
 #include "passes/lower_calls_int.h"
 
 /* ---- Maps ---------------------------------------------------------------------------------------------- */
 
+typedef enum map_form { UNARY, BINARY, BY_COLUMN } map_form;     /* BY_COLUMN: b is one number a row */
+
 typedef struct map_kind {
     fx_launch_op op;
-    fx_kir_code code;            /* of one op: of a and b; else: */
-    fx_kop *(*unary)(fx_kir_module *m, fx_kop *x);
+    map_form form;
+    fx_kir_code code;            /* what a and b are combined by */
+    fx_kop *(*of_a)(fx_kir_module *m, fx_kop *x);        /* before that; NULL: a itself */
 } map_kind;
 
 static fx_kop *tanh_of(fx_kir_module *m, fx_kop *x) { return fx_kir_op1(m, FX_KIR_TANH, x); }
 
 static const map_kind kinds[] = {
-    { FX_L_ADD, FX_KIR_ADD, NULL },          { FX_L_MUL, FX_KIR_MUL, NULL },        { FX_L_MUL_ROWS, FX_KIR_MUL, NULL },
-    { FX_L_SWIGLU, FX_KIR_MUL, fx_kir_silu }, { FX_L_SILU, FX_KIR_COUNT, fx_kir_silu },
-    { FX_L_SIGMOID, FX_KIR_COUNT, fx_kir_sigmoid }, { FX_L_GELU, FX_KIR_COUNT, fx_kir_gelu },
-    { FX_L_GELU_TANH, FX_KIR_COUNT, fx_kir_gelu_tanh }, { FX_L_RELU, FX_KIR_COUNT, fx_kir_relu },
-    { FX_L_RELU2, FX_KIR_COUNT, fx_kir_relu2 }, { FX_L_TANH, FX_KIR_COUNT, tanh_of },
+    { FX_L_ADD, BINARY, FX_KIR_ADD, NULL },
+    { FX_L_MUL, BINARY, FX_KIR_MUL, NULL },
+    { FX_L_MUL_ROWS, BY_COLUMN, FX_KIR_MUL, NULL },
+    { FX_L_SWIGLU, BINARY, FX_KIR_MUL, fx_kir_silu },
+    { FX_L_SCALE, UNARY, FX_KIR_COUNT, NULL },
+    { FX_L_CLAMP, UNARY, FX_KIR_COUNT, NULL },
+    { FX_L_SILU, UNARY, FX_KIR_COUNT, fx_kir_silu },
+    { FX_L_SIGMOID, UNARY, FX_KIR_COUNT, fx_kir_sigmoid },
+    { FX_L_GELU, UNARY, FX_KIR_COUNT, fx_kir_gelu },
+    { FX_L_GELU_TANH, UNARY, FX_KIR_COUNT, fx_kir_gelu_tanh },
+    { FX_L_RELU, UNARY, FX_KIR_COUNT, fx_kir_relu },
+    { FX_L_RELU2, UNARY, FX_KIR_COUNT, fx_kir_relu2 },
+    { FX_L_TANH, UNARY, FX_KIR_COUNT, tanh_of },
 };
 
-static fx_kop *map_value(fx_lc *c, fx_kop *x, fx_kop *b)
+static const map_kind *kind_of(fx_launch_op op)
 {
-    const fx_map_args *a = &c->l->args.map;
-
-    if (c->l->op == FX_L_SCALE)
-        return fx_lc_op2(c, FX_KIR_MUL, x, fx_lc_f32(c, (double)a->alpha, 1));
-    if (c->l->op == FX_L_CLAMP)
-        return fx_kir_clamp(c->m, x, -(double)a->alpha, (double)a->alpha);
     for (size_t i = 0; i < FX_COUNT(kinds); i++) {
-        if (kinds[i].op != c->l->op)
-            continue;
-        x = kinds[i].unary ? kinds[i].unary(c->m, x) : x;
-        return kinds[i].code == FX_KIR_COUNT ? x : fx_lc_op2(c, kinds[i].code, x, b);
+        if (kinds[i].op == op)
+            return &kinds[i];
     }
-    return fx_kir_fail(c->m, FORNAX_EINTERNAL, "a map without an expression");
+    return NULL;
 }
 
-static bool is_binary(fx_launch_op op) { return op == FX_L_ADD || op == FX_L_MUL || op == FX_L_MUL_ROWS || op == FX_L_SWIGLU; }
+/* What the launch at hand makes of a (and b). */
+static fx_kop *map_value(fx_lc *c, const map_kind *kind, fx_kop *a, fx_kop *b)
+{
+    double alpha = (double)c->l->args.map.alpha;
+
+    if (c->l->op == FX_L_SCALE)
+        return fx_lc_op2(c, FX_KIR_MUL, a, fx_lc_f32(c, alpha, 1));
+    if (c->l->op == FX_L_CLAMP)
+        return fx_kir_clamp(c->m, a, -alpha, alpha);
+    a = kind->of_a ? kind->of_a(c->m, a) : a;
+    return kind->form == UNARY ? a : fx_lc_op2(c, kind->code, a, b);
+}
+
+/* ---- Chains of maps ------------------------------------------------------------------------------------------ */
+
+#define MAX_CHAIN 8
+
+/* What the launches so far made of a column, by place. */
+typedef struct made {
+    fx_ref place;
+    fx_kop *value, *buf;
+} made;
+typedef struct chain {
+    int n;
+    made at[MAX_CHAIN];
+} chain;
+
+static made *made_at(chain *h, const fx_ref *place)
+{
+    for (int i = 0; i < h->n; i++) {
+        if (fx_lc_same(&h->at[i].place, place))
+            return &h->at[i];
+    }
+    return NULL;
+}
+
+static fx_kop *operand(fx_lc *c, chain *h, int slot, size_t at, fx_kop *j, bool column)
+{
+    const fx_ref *r = fx_lc_ref(c, slot);
+    made *known = column ? NULL : made_at(h, r);
+
+    if (known)
+        return known->value;
+    if (r->kind != FX_REF_BUF)
+        return fx_lc_load(c, fx_lc_vec(c, slot, at, c->l->args.map.dim), j, 1);
+    return column ? fx_lc_load(c, fx_lc_mat(c, slot, at, 1, FX_KIR_IN), fx_lc_num(c, 0), 1)
+                  : fx_lc_load(c, fx_lc_mat(c, slot, at, c->l->args.map.dim, FX_KIR_IN), j, 1);
+}
+
+static void add_made(chain *h, const fx_ref *place, fx_kop *value, fx_kop *buf)
+{
+    made *old = made_at(h, place);
+
+    if (!old)
+        old = &h->at[h->n++];
+    *old = (made){ *place, value, buf };
+}
 
 static void make_map(fx_lc *c)
 {
-    const fx_map_args *a = &c->l->args.map;
-    bool row = fx_lc_has(c, 1) && fx_lc_ref(c, 1)->kind != FX_REF_BUF, binary = is_binary(c->l->op);
-    fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_map_args, a.p), a->dim, FX_KIR_IN), *b = NULL, *y, *v;
+    fx_lc_loop each = fx_lc_each(c, c->l->args.map.dim);
+    chain h = { .n = 0 };
+
+    for (int32_t i = 0; i < c->n; i++) {
+        const map_kind *kind = kind_of(c->l->op);
+        fx_kop *a = operand(c, &h, 0, offsetof(fx_map_args, a.p), each.i, false), *b = a;
+
+        if (kind->form != UNARY && fx_lc_has(c, 1))
+            b = operand(c, &h, 1, offsetof(fx_map_args, b.p), each.i, kind->form == BY_COLUMN);
+        add_made(&h, fx_lc_ref(c, FX_LC_OUT), map_value(c, kind, a, b),
+                 fx_lc_mat(c, FX_LC_OUT, offsetof(fx_map_args, y.p), c->l->args.map.dim, FX_KIR_OUT));
+        fx_lc_next(c);
+    }
+    for (int i = 0; i < h.n; i++)
+        fx_lc_store(c, h.at[i].buf, h.at[i].value, each.i);
+    fx_lc_end(c, &each);
+}
+
+static bool overlaps(const fx_ref *a, const fx_ref *b, int64_t cols)
+{
+    return a->kind == FX_REF_BUF && b->kind == FX_REF_BUF && a->index == b->index && !fx_lc_same(a, b) && a->col < b->col + cols &&
+           b->col < a->col + cols;
+}
+
+/* Whether next can be in a chain that begins with first and ends with last: it goes on with what that made, and its result lies in a buffer that
+ * shares no bytes with others that the chain reads. */
+static bool continues(const fx_plan *p, int32_t first, int32_t last, int32_t next)
+{
+    const fx_launch *a = &p->launches[last], *b = &p->launches[next];
+
+    if (!kind_of(b->op) || kind_of(b->op)->form == BY_COLUMN || b->rows != a->rows || b->args.map.dim != a->args.map.dim)
+        return false;
+    if (!fx_lc_same(&b->in[0], &a->out[0]) && !(kind_of(b->op)->form == BINARY && fx_lc_same(&b->in[1], &a->out[0])))
+        return false;
+    for (int32_t i = first; i <= next; i++) {
+        const fx_launch *l = &p->launches[i];
+
+        if (overlaps(&b->in[0], &l->out[0], a->args.map.dim) || overlaps(&b->in[1], &l->out[0], a->args.map.dim) ||
+            overlaps(&b->out[0], &l->out[0], a->args.map.dim) || overlaps(&b->out[0], &l->in[0], a->args.map.dim) ||
+            overlaps(&b->out[0], &l->in[1], a->args.map.dim))
+            return false;
+    }
+    return p->bufs[b->out[0].index].first <= first;
+}
+
+static int32_t map_span(const fx_lc *c)
+{
+    int32_t n = 1;
+
+    while (n < MAX_CHAIN && c->at + n < c->plan->n_launches && continues(c->plan, c->at, c->at + n - 1, c->at + n))
+        n++;
+    return n;
+}
+
+/* ---- Ends of products ------------------------------------------------------------------------------------------- */
+
+/* Maps of one operand behind a product, in its place. */
+static int32_t end_span(const fx_lc *c)
+{
+    int32_t n = 1;
+
+    for (; c->at + n < c->plan->n_launches; n++) {
+        const fx_launch *l = &c->l[n];
+        const map_kind *kind = kind_of(l->op);
+
+        if (!kind || kind->form != UNARY || !fx_lc_same(&l->in[0], &c->l->out[0]) || !fx_lc_same(&l->out[0], &c->l->out[0]) ||
+            l->rows != c->l->rows || l->args.map.dim != c->l->args.matmul.n)
+            break;
+    }
+    return n;
+}
+
+static bool can_end(const fx_lc *c) { return end_span(c) > 1; }
+
+static fx_kop *tile_rows(fx_lc *c, size_t at, fx_kop *n, fx_kop *stride, fx_kir_access access, const char *name)
+{
+    fx_kir_buf b = { .dtype = FX_F32, .rank = 2, .extent = { c->rows, n }, .stride = { stride }, .access = access, .name = fx_str_of(name) };
+
+    return fx_lc_buffer(c, fx_lc_in_tile(at), &b);
+}
+
+static fx_kop *stride_of(fx_lc *c, int slot) { return fx_kir_dim(c->m, c->plan->bufs[fx_lc_ref(c, slot)->index].cols); }
+
+/* scale * acc (+ bias) (+ residual), each rounded, and what the maps make of it. */
+static void make_end(fx_lc *c)
+{
+    const fx_matmul_args *a = &c->l->args.matmul;
+    fx_kop *n = fx_lc_arg(c, fx_lc_in_tile(offsetof(fx_call_tile, n)), "cols"), *ld = fx_lc_arg(c, fx_lc_in_tile(offsetof(fx_call_tile, ld)), "ld");
+    fx_kop *acc = tile_rows(c, offsetof(fx_call_tile, acc), n, ld, FX_KIR_IN, "acc"), *residual = NULL, *bias = NULL, *y, *v;
+    bool over = fx_lc_has(c, 3) && fx_lc_same(fx_lc_ref(c, 3), fx_lc_ref(c, FX_LC_OUT));
     fx_lc_loop each;
 
-    if (binary && fx_lc_has(c, 1))
-        b = row ? fx_lc_vec(c, 1, offsetof(fx_map_args, b.p), a->dim) : fx_lc_mat(c, 1, offsetof(fx_map_args, b.p), a->dim, FX_KIR_IN);
-    y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_map_args, y.p), a->dim, FX_KIR_OUT);
-    each = fx_lc_each(c, a->dim);
-    v = fx_lc_load(c, x, each.i, 1);
-    fx_lc_store(c, y, map_value(c, v, b ? fx_lc_load(c, b, each.i, 1) : v), each.i);
+    y = tile_rows(c, offsetof(fx_call_tile, y), n, stride_of(c, FX_LC_OUT), over ? FX_KIR_INOUT : FX_KIR_OUT, "y");
+    if (fx_lc_has(c, 3))
+        residual = over ? y : tile_rows(c, offsetof(fx_call_tile, residual), n, stride_of(c, 3), FX_KIR_IN, "residual");
+    if (fx_lc_has(c, 2))
+        bias = fx_lc_buffer(c, fx_lc_in_tile(offsetof(fx_call_tile, bias)),
+                            &(fx_kir_buf){ .dtype = FX_F32, .rank = 1, .extent = { n }, .access = FX_KIR_IN, .name = FX_STR("bias") });
+    each = fx_lc_each_below(c, n);
+    v = fx_lc_op2(c, FX_KIR_MUL, fx_lc_f32(c, (double)a->epi.scale, 1), fx_lc_load(c, acc, each.i, 1));
+    v = bias ? fx_lc_op2(c, FX_KIR_ADD, v, fx_lc_load(c, bias, each.i, 1)) : v;
+    v = residual ? fx_lc_op2(c, FX_KIR_ADD, v, fx_lc_load(c, residual, each.i, 1)) : v;
+    for (int32_t i = 1; i < c->n; i++) {
+        fx_lc_next(c);
+        v = map_value(c, kind_of(c->l->op), v, NULL);
+    }
+    fx_lc_store(c, y, v, each.i);
     fx_lc_end(c, &each);
+    c->epilogue = true;
+}
+
+/* ---- Gates ---------------------------------------------------------------------------------------------------------- */
+
+static fx_kop *gated(fx_lc *c, const fx_glu_args *a, fx_kop *g, fx_kop *u)
+{
+    fx_kop *zero = fx_lc_f32(c, 0, 1);
+
+    switch (a->act) {
+    case FX_GLU_SILU: return fx_lc_op2(c, FX_KIR_MUL, fx_kir_silu(c->m, g), u);
+    case FX_GLU_GELU: return fx_lc_op2(c, FX_KIR_MUL, fx_kir_gelu(c->m, g), u);
+    case FX_GLU_GELU_TANH: return fx_lc_op2(c, FX_KIR_MUL, fx_kir_gelu_tanh(c->m, g), u);
+    case FX_GLU_RELU: return fx_kir_op3(c->m, FX_KIR_SELECT, fx_lc_op2(c, FX_KIR_LT, g, zero), zero, fx_lc_op2(c, FX_KIR_MUL, g, u));
+    case FX_GLU_CLAMPED: break;
+    }
+    if (a->limit > 0) {
+        g = fx_kir_clamp(c->m, g, -INFINITY, (double)a->limit);
+        u = fx_kir_clamp(c->m, u, -(double)a->limit, (double)a->limit);
+    }
+    g = fx_kir_sigmoid_times(c->m, fx_lc_op2(c, FX_KIR_MUL, g, fx_lc_f32(c, (double)a->alpha, 1)), g);
+    return fx_lc_op2(c, FX_KIR_MUL, g, fx_lc_op2(c, FX_KIR_ADD, u, fx_lc_f32(c, 1, 1)));
+}
+
+static void make_glu(fx_lc *c)
+{
+    const fx_glu_args *a = &c->l->args.glu;
+    bool apart = fx_lc_has(c, 1);
+    int64_t width = apart ? a->dim : 2 * a->dim, step = !apart && a->interleaved ? 2 : 1;
+    fx_kop *gate = fx_lc_mat(c, 0, offsetof(fx_glu_args, gate.p), width * a->slots, FX_KIR_IN), *up = gate, *y, *first, *g, *u;
+    fx_lc_loop slots, each;
+
+    if (apart)
+        up = fx_lc_mat(c, 1, offsetof(fx_glu_args, up.p), width * a->slots, FX_KIR_IN);
+    y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_glu_args, y.p), a->dim * a->slots, FX_KIR_OUT);
+    slots = fx_lc_times(c, a->slots);
+    first = fx_lc_op2(c, FX_KIR_MUL, slots.i, fx_lc_num(c, width));
+    each = fx_lc_each(c, a->dim);
+    g = fx_lc_op2(c, FX_KIR_ADD, first, fx_lc_op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, step)));
+    u = apart ? g : fx_lc_op2(c, FX_KIR_ADD, g, fx_lc_num(c, step == 2 ? 1 : a->dim));
+    first = fx_lc_op2(c, FX_KIR_ADD, fx_lc_op2(c, FX_KIR_MUL, slots.i, fx_lc_num(c, a->dim)), each.i);
+    fx_lc_store(c, y, gated(c, a, fx_lc_load(c, gate, g, 1), fx_lc_load(c, up, u, 1)), first);
+    fx_lc_end(c, &each);
+    fx_lc_end(c, &slots);
 }
 
 /* ---- Rows by number ----------------------------------------------------------------------------------------- */
@@ -107,11 +308,14 @@ static void make_gather(fx_lc *c)
 
 /* ---- The table ------------------------------------------------------------------------------------------------ */
 
-#define MAP(op) { op, make_map, offsetof(fx_map_args, n_rows), NULL }
+#define MAP(op) { op, make_map, offsetof(fx_map_args, n_rows), NULL, map_span }
 const fx_lc_maker fx_lc_maps[] = {
     MAP(FX_L_ADD), MAP(FX_L_MUL), MAP(FX_L_SCALE), MAP(FX_L_SILU), MAP(FX_L_GELU), MAP(FX_L_GELU_TANH), MAP(FX_L_RELU), MAP(FX_L_RELU2),
     MAP(FX_L_CLAMP), MAP(FX_L_SIGMOID), MAP(FX_L_TANH), MAP(FX_L_SWIGLU),
-    { FX_L_EMBED, make_embed, offsetof(fx_embed_args, n_rows), can_embed },
-    { FX_L_GATHER, make_gather, offsetof(fx_gather_args, n_rows), NULL },
+    { FX_L_MUL_ROWS, make_map, offsetof(fx_map_args, n_rows), NULL, NULL },
+    { FX_L_MATMUL, make_end, FX_LC_TILE_ROWS, can_end, end_span },
+    { FX_L_GLU, make_glu, offsetof(fx_glu_args, n_rows), NULL, NULL },
+    { FX_L_EMBED, make_embed, offsetof(fx_embed_args, n_rows), can_embed, NULL },
+    { FX_L_GATHER, make_gather, offsetof(fx_gather_args, n_rows), NULL, NULL },
 };
 const size_t fx_lc_n_maps = FX_COUNT(fx_lc_maps);

@@ -307,10 +307,10 @@ static void make_softmax(fx_lc *c)
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
 const fx_lc_maker fx_lc_norms[] = {
-    { FX_L_QUANT, make_quant, offsetof(fx_quant_args, n_rows), NULL },
-    { FX_L_RMSNORM, make_rmsnorm, offsetof(fx_rmsnorm_args, n_rows), NULL },
-    { FX_L_LAYERNORM, make_layernorm, offsetof(fx_layernorm_args, n_rows), NULL },
-    { FX_L_ROPE_STORE, fx_lc_make_rope, FX_LC_STEP_ROWS, fx_lc_can_rope },
-    { FX_L_SOFTMAX, make_softmax, offsetof(fx_softmax_args, n_rows), NULL },
+    { FX_L_QUANT, make_quant, offsetof(fx_quant_args, n_rows), NULL, NULL },
+    { FX_L_RMSNORM, make_rmsnorm, offsetof(fx_rmsnorm_args, n_rows), NULL, NULL },
+    { FX_L_LAYERNORM, make_layernorm, offsetof(fx_layernorm_args, n_rows), NULL, NULL },
+    { FX_L_ROPE_STORE, fx_lc_make_rope, FX_LC_STEP_ROWS, fx_lc_can_rope, NULL },
+    { FX_L_SOFTMAX, make_softmax, offsetof(fx_softmax_args, n_rows), NULL, NULL },
 };
 const size_t fx_lc_n_norms = FX_COUNT(fx_lc_norms);

@@ -130,7 +130,8 @@ static void rotate_half(fx_lc *c, const turning *t, fx_kop *from, fx_kop *to, fx
     int64_t half = t->a->rot_dim / 2;
     int lanes = lanes_of(half);
     fx_lc_loop loop = fx_lc_times(c, half / lanes);
-    fx_kop *i = op2(c, FX_KIR_MUL, loop.i, fx_lc_num(c, lanes)), *low = op2(c, FX_KIR_ADD, first, i), *high = op2(c, FX_KIR_ADD, low, fx_lc_num(c, half));
+    fx_kop *i = op2(c, FX_KIR_MUL, loop.i, fx_lc_num(c, lanes)), *low = op2(c, FX_KIR_ADD, first, i);
+    fx_kop *high = op2(c, FX_KIR_ADD, low, fx_lc_num(c, half));
     fx_kop *cs = fx_kir_load(c->m, t->cs, &i, 1, lanes, NULL), *sn = fx_kir_load(c->m, t->sn, &i, 1, lanes, NULL);
     fx_kop *x = fx_lc_load(c, from, low, lanes), *y = fx_lc_load(c, from, high, lanes);
 

@@ -7,6 +7,7 @@
 
 #include "codegen/code_load.h"
 #include "codegen/codegen.h"
+#include "kernels/epilogue.h"
 #include "kernels/quant.h"
 #include "kerneltest.h"
 #include "passes/lower_calls.h"
@@ -27,6 +28,7 @@ typedef struct scene {
     const void *vector[MAX_WEIGHTS];
     const int32_t *numbers;      /* [MAX_ROWS], then as many zeroes */
     int spoilt;                  /* a buffer that a call may leave as it likes, or 0 */
+    fx_call_tile tile;           /* of the product that the first launch is */
     fx_step step;
     fx_step_seq seqs[MAX_ROWS];
     fx_page pages[MAX_ROWS];
@@ -36,13 +38,24 @@ typedef struct scene {
 struct call_case {
     const char *name;
     fx_launch_op op;
-    fx_kernel_op kernel;
+    fx_kernel_op kernel;         /* of the launch; of the second one, if the first is a product */
     void (*build)(scene *s, const call_case *c);
     int64_t dim, groups;
     int flags;
     float number;
     fx_dtype table;
 };
+
+/* Of those that go element by element. */
+static inline fx_kernel_op kernel_of(fx_launch_op op)
+{
+    static const fx_kernel_op rows[FX_L_OPS] = {
+        [FX_L_ADD] = FX_K_ADD, [FX_L_MUL] = FX_K_MUL, [FX_L_SCALE] = FX_K_SCALE, [FX_L_TANH] = FX_K_TANH, [FX_L_GELU] = FX_K_GELU,
+        [FX_L_CLAMP] = FX_K_CLAMP, [FX_L_RELU2] = FX_K_RELU2, [FX_L_SILU] = FX_K_SILU,
+    };
+
+    return rows[op];
+}
 
 /* ---- Building ------------------------------------------------------------------------------------- */
 
@@ -148,6 +161,8 @@ static inline uint64_t ref_value(const scene *s, const fx_call_ref *r)
 
     if (r->from == FX_FROM_STEP)
         args = (const char *)&s->step;
+    if (r->from == FX_FROM_TILE)
+        args = (const char *)&s->tile;
     if (r->from == FX_FROM_PANELS) {
         panels = panels_of((const fx_q8 *)(const void *)(args + r->q8), s->n_rows);
         args = (const char *)&panels;
@@ -239,6 +254,7 @@ static inline void run_call(const made *m, const scene *s, const fx_plan_call *c
         fx_kir_interp_free(x);
     }
     CHECK_EQ_I64(n, s->n_rows);
+    CHECK_EQ_I64(call->n, s->plan.n_launches);
     CHECK_EQ_I64(fault.op, -1);
 }
 
@@ -266,6 +282,36 @@ static inline void free_bufs(void **at)
         free(at[i]);
 }
 
+static inline fx_epilogue_fn epilogue_of(fx_cpu_level level)
+{
+#if defined(__x86_64__)
+    return level == FX_CPU_AVX512 ? fx_epilogue_store_avx512 : level == FX_CPU_AVX2 ? fx_epilogue_store_avx2 : fx_epilogue_store;
+#elif defined(__aarch64__)
+    return level == FX_CPU_NEON ? fx_epilogue_store_neon : fx_epilogue_store;
+#else
+    (void)level;
+    return fx_epilogue_store;
+#endif
+}
+
+/* All launches: the first at kernel k's level by k, others by the kernel of their op at that level. */
+static inline void run_by_hand(const scene *s, const fx_kernel *k)
+{
+    for (int32_t i = 0; i < s->plan.n_launches; i++) {
+        const fx_launch *l = &s->launches[i];
+        const fx_kernel *own = k;
+
+        if (l->op == FX_L_MATMUL) {
+            epilogue_of(k->level)(&l->args.matmul.epi, s->tile.acc, s->tile.ld, 0, s->tile.m, 0, s->tile.n);
+            continue;
+        }
+        for (size_t v = 0; i > 0 && (own = kt_variant(kernel_of(l->op), v)) != NULL && own->level != k->level; v++)
+            continue;
+        REQUIRE(own);
+        kt_run(own, &l->args, 3);
+    }
+}
+
 /* All levels by hand and all ways of making the call with this many rows. */
 static inline void compare_rows(const call_case *c, scene *s, const made *ways, int n_ways, int64_t n_rows)
 {
@@ -282,7 +328,7 @@ static inline void compare_rows(const call_case *c, scene *s, const made *ways, 
         if (k->level == FX_CPU_SCALAR && kt_variant(c->kernel, 1))       /* the reference, in double */
             continue;
         put_on(s, c, start);
-        kt_run(k, &s->launches[0].args, 3);
+        run_by_hand(s, k);
         take_off(s, first ? want : got);
         for (int i = 0; !first && i < BUFS; i++)
             compare_buf(s, k->name, i, want[i], got[i]);

@@ -34,6 +34,88 @@ static void build_map(scene *s, const call_case *c)
     }
 }
 
+/* The row's own factor in one column. */
+static void build_mul_rows(scene *s, const call_case *c)
+{
+    build_map(s, c);
+    scene_buf(s, Z, 5, false);
+    s->launches[0].in[1] = buf_ref(Z, 2);
+    s->launches[0].args.map.b = scene_cmat(s, Z, 2);
+}
+
+/* Launches behind the first, which has 'at' as its result: ops of one operand in place, up to one that isn't an op. */
+static void add_maps(scene *s, const call_case *c, int at, const fx_launch_op *ops)
+{
+    for (; *ops != FX_L_OPS; ops++) {
+        fx_launch *l = &s->launches[s->plan.n_launches++];
+
+        *l = (fx_launch){ .op = *ops, .layer = -1, .in = { buf_ref(at, 0) }, .out = { buf_ref(at, 0) } };
+        l->args.map = (fx_map_args){ .a = scene_cmat(s, at, 0), .y = scene_mat(s, at, 0), .n_rows = s->n_rows, .dim = c->dim, .alpha = c->number };
+    }
+}
+
+/* y = tanh(x * f) * f + z, the last in z's place. */
+static void build_chain(scene *s, const call_case *c)
+{
+    static const fx_launch_op ops[] = { FX_L_TANH, FX_L_SCALE, FX_L_OPS };
+    fx_launch *l;
+
+    build_map(s, c);
+    scene_buf(s, Z, c->dim, false);
+    add_maps(s, c, Y, ops);
+    l = &s->launches[s->plan.n_launches++];
+    *l = (fx_launch){ .op = FX_L_ADD, .layer = -1, .in = { buf_ref(Z, 0), buf_ref(Y, 0) }, .out = { buf_ref(Z, 0) } };
+    l->args.map = (fx_map_args){ .a = scene_cmat(s, Z, 0), .b = scene_cmat(s, Y, 0), .y = scene_mat(s, Z, 0), .n_rows = s->n_rows, .dim = c->dim };
+}
+
+/* A product's tile, in x, and what is made of it: bias (W), residual (RES) or one in its place (RES | IN_PLACE), then maps. */
+static void build_end(scene *s, const call_case *c)
+{
+    static const fx_launch_op gelu[] = { FX_L_GELU, FX_L_OPS }, cap[] = { FX_L_SCALE, FX_L_TANH, FX_L_SCALE, FX_L_OPS };
+    fx_launch *l = &s->launches[0];
+    fx_epilogue *e = &l->args.matmul.epi;
+
+    scene_buf(s, X, c->dim + 5, false);
+    scene_buf(s, Y, c->dim, false);
+    l->out[0] = buf_ref(Y, 0);
+    l->args.matmul.n = c->dim;
+    *e = (fx_epilogue){ .y = scene_mat(s, Y, 0), .scale = c->number };
+    s->tile = (fx_call_tile){ .m = s->n_rows, .n = c->dim, .ld = c->dim + 5, .acc = s->at[X], .y = e->y.p };
+    if (has(c, W)) {
+        l->in[2] = weight_ref(0);
+        e->bias = s->tile.bias = s->vector[0];
+    }
+    if (has(c, RES)) {
+        int at = has(c, IN_PLACE) ? Y : Z;
+
+        scene_buf(s, Z, at == Z ? c->dim : 0, false);
+        l->in[3] = buf_ref(at, 0);
+        e->residual = scene_cmat(s, at, 0);
+        s->tile.residual = e->residual.p;
+    }
+    add_maps(s, c, Y, c->kernel == FX_K_GELU ? gelu : cap);
+}
+
+/* gate and up in two buffers, or in one behind each other or in turn (ROW); three slots. */
+static void build_glu(scene *s, const call_case *c)
+{
+    fx_launch *l = &s->launches[0];
+    int64_t width = 3 * (has(c, B) ? c->dim : 2 * c->dim);
+
+    scene_buf(s, X, width, false);
+    scene_buf(s, Y, 3 * c->dim, false);
+    l->in[0] = buf_ref(X, 0);
+    l->out[0] = buf_ref(Y, 0);
+    if (has(c, B)) {
+        scene_buf(s, Z, width, false);
+        l->in[1] = buf_ref(Z, 0);
+    }
+    l->args.glu = (fx_glu_args){ .gate = scene_cmat(s, X, 0), .y = scene_mat(s, Y, 0), .n_rows = s->n_rows, .dim = c->dim, .slots = 3,
+                                 .interleaved = has(c, ROW), .act = (fx_glu_act)c->groups, .alpha = 1.702f, .limit = c->number };
+    if (has(c, B))
+        l->args.glu.up = scene_cmat(s, Z, 0);
+}
+
 static void build_embed(scene *s, const call_case *c)
 {
     fx_launch *l = &s->launches[0];
@@ -213,6 +295,20 @@ static const call_case maps[] = {
     MAP("tanh", TANH, 310, IN_PLACE), MAP("swiglu", SWIGLU, 513, B), MAP("swiglu in place", SWIGLU, 64, B | IN_PLACE),
 };
 
+#define GLU(name, dim, act, flags, limit) { name, FX_L_GLU, FX_K_GLU, build_glu, dim, act, flags, limit, FX_F32 }
+static const call_case gates[] = {
+    GLU("silu gate", 65, FX_GLU_SILU, B, 0), GLU("gelu gate", 48, FX_GLU_GELU, 0, 0), GLU("gelu_tanh gate", 31, FX_GLU_GELU_TANH, ROW, 0),
+    GLU("relu gate", 16, FX_GLU_RELU, B, 0), GLU("clamped gate", 50, FX_GLU_CLAMPED, ROW, 3), GLU("swish gate", 17, FX_GLU_CLAMPED, 0, 0),
+    { "mul_rows", FX_L_MUL_ROWS, FX_K_MUL_ROWS, build_mul_rows, 70, 1, IN_PLACE, 0, FX_F32 },
+};
+
+static const call_case chains[] = {
+    { "chain", FX_L_SCALE, FX_K_SCALE, build_chain, 301, 1, 0, 0.37f, FX_F32 },
+    { "product, bias, gelu", FX_L_MATMUL, FX_K_GELU, build_end, 64, 1, W, 1, FX_F32 },
+    { "product, residual, capped", FX_L_MATMUL, FX_K_SCALE, build_end, 16, 1, RES, 0.5f, FX_F32 },
+    { "product over a residual, capped", FX_L_MATMUL, FX_K_SCALE, build_end, 11, 1, RES | IN_PLACE | W, 0.125f, FX_F32 },
+};
+
 #define LOOKUP(name, dim, flags, scale, table) { name, FX_L_EMBED, FX_K_EMBED, build_embed, dim, 1, flags, scale, table }
 static const call_case lookups[] = {
     LOOKUP("embed f32", 67, VIEW, 1, FX_F32), LOOKUP("embed f16", 96, 0, 11.5f, FX_F16), LOOKUP("embed bf16", 31, 0, 1, FX_BF16),
@@ -264,6 +360,8 @@ static void compare_all(const call_case *cases, size_t n)
 }
 
 TEST(maps_are_those_by_hand) { compare_all(maps, FX_COUNT(maps)); }
+TEST(gates_are_those_by_hand) { compare_all(gates, FX_COUNT(gates)); }
+TEST(chains_are_one_call) { compare_all(chains, FX_COUNT(chains)); }
 TEST(rows_are_looked_up_as_by_hand) { compare_all(lookups, FX_COUNT(lookups)); }
 TEST(norms_are_those_by_hand) { compare_all(norms, FX_COUNT(norms)); }
 TEST(heads_are_turned_as_by_hand) { compare_all(ropes, FX_COUNT(ropes)); }
