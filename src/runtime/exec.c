@@ -473,13 +473,8 @@ static void launch_job(fx_exec *x, fx_exec_launch *e, int64_t rows, fx_pool_job 
     job->grain = FX_MAX(1, job->n_tasks / ((packs && rows >= MANY_ROWS ? 8 : 16) * fx_pool_threads(x->pool)));
 }
 
-/* How many launches run at e: those of its call, or it alone. */
-static int32_t width_of(const fx_exec *x, const fx_exec_launch *e)
-{
-    const fx_plan_call *call = fx_exec_call_at(x, e);
-
-    return call ? call->n : 1;
-}
+/* How many launches run at e: those of its call, be it of the product's tiles, or it alone. */
+static int32_t width_of(const fx_exec *x, const fx_exec_launch *e) { return x->code && e->call ? e->call->n : 1; }
 
 static void set_launches(fx_exec *x, fx_exec_launch *e, int64_t rows)
 {
