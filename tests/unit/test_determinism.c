@@ -1,6 +1,6 @@
 /* test_determinism.c - the same answer, always: greedy and sampled outputs of 16 prompts are
  * bit-equal (ids and log-probabilities) alone, in a batch, with 1, 2 and 3 threads, with prefill
- * chunks of 1, 7, 64 and 512 tokens, with cold and warm prefix cache.
+ * chunks of 1, 7, 64 and 512 tokens, with cold and warm prefix cache, with generated kernels.
  *
  * Runs on a tiny checkpoint of each family, and on SmolLM2 where FORNAX_MODEL names it. */
 #include "fornax.h"
@@ -18,6 +18,7 @@ typedef struct setting {
     const char *what;
     int threads, chunk, batch;           /* batch 0: one after another */
     int cached;                          /* prefix cache on, and run twice */
+    const char *code;                    /* NULL: "off" */
 } setting;
 
 static const setting settings[] = {
@@ -25,7 +26,7 @@ static const setting settings[] = {
     { "2 threads", 2, 512, 1, 0 },       { "3 threads, alone", 3, 512, 0, 0 },
     { "chunks of 1", 2, 1, 1, 0 },       { "chunks of 7", 2, 7, 1, 0 },
     { "chunks of 64, alone", 2, 64, 0, 0 }, { "warm cache", 2, 512, 1, 1 },
-    { "warm cache, chunks of 7", 3, 7, 0, 1 },
+    { "warm cache, chunks of 7", 3, 7, 0, 1 }, { "generated kernels", 2, 64, 1, 0, "now" },
 };
 
 /* Prompts of 1 to 160 ids; every fourth one begins like the one before, so that prefixes are shared. */
@@ -123,9 +124,12 @@ static void run_setting(const char *path, const char *dtype, const char *kv, con
     fornax_model *model = NULL;
     fornax_engine *engine = NULL;
 
+    if (FXTEST_LLVM[0])
+        setenv("FORNAX_LLVM", FXTEST_LLVM, 0);
     co.threads = s->threads;
     mo.dtype = dtype;
     mo.kv_dtype = kv;
+    mo.code = s->code ? s->code : "off";
     eo.prefill_chunk = s->chunk;
     eo.max_batch = 2 * PROMPTS;
     eo.no_prefix_cache = !s->cached;
@@ -137,6 +141,7 @@ static void run_setting(const char *path, const char *dtype, const char *kv, con
             run_prompts(engine, s, out);
         fornax_engine_get_stats(engine, &stats);
         CHECK(s->cached ? stats.cached_tokens > 0 : stats.cached_tokens == 0);
+        CHECK((stats.generated > 0) == (s->code && FXTEST_LLVM[0] && strcmp(fornax_context_cpu(ctx), "scalar") != 0));
     }
     fornax_engine_close(engine);
     fornax_model_close(model);
