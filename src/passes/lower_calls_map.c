@@ -266,43 +266,203 @@ static fx_kop *row_number(fx_lc *c, size_t at)
     return fx_kir_convert(c->m, fx_kir_load(c->m, numbers, &c->row, 1, 1, NULL), FX_I64);
 }
 
+/* Tables of blocks of 32 (tensor/blocks.h): a factor, perhaps what is added, and the numbers, as bytes or as 16 low halves of them and 16 high
+ * ones. */
+typedef struct block_kind {
+    fx_dtype dtype;
+    bool min, halves;
+    int64_t bias;                /* taken from the numbers */
+} block_kind;
+
+static const block_kind block_kinds[] = {
+    { FX_Q8_0, false, false, 0 },
+    { FX_Q4_0, false, true, 8 },
+    { FX_Q4_1, true, true, 0 },
+};
+
+static const block_kind *blocks_of(fx_dtype t)
+{
+    for (size_t i = 0; i < FX_COUNT(block_kinds); i++) {
+        if (block_kinds[i].dtype == t)
+            return &block_kinds[i];
+    }
+    return NULL;
+}
+
+#define BLOCK 32
+
+typedef struct lookup {
+    fx_kop *buf, *row;
+    const block_kind *kind;      /* NULL: plain numbers */
+} lookup;
+
+static fx_kop *table_bytes(fx_lc *c, const lookup *t, fx_kop *b, int64_t at, int lanes)
+{
+    return fx_kir_load(c->m, t->buf, (fx_kop *const[]){ t->row, b, fx_lc_num(c, at) }, 3, lanes, NULL);
+}
+
+/* The f16 at a byte of block b. */
+static fx_kop *table_half(fx_lc *c, const lookup *t, fx_kop *b, int64_t at)
+{
+    fx_kop *x = fx_kir_bitcast(c->m, table_bytes(c, t, b, at, 2), fx_ktype_of(FX_F16, 1));
+
+    return x ? fx_kir_splat(c->m, fx_kir_convert(c->m, x, FX_F32), BLOCK) : NULL;
+}
+
+static fx_kop *table_numbers(fx_lc *c, const lookup *t, fx_kop *b, int64_t at)
+{
+    fx_ktype half = fx_ktype_of(FX_U8, BLOCK / 2);
+    uint8_t lane[BLOCK];
+    fx_kop *x, *low, *high;
+
+    if (!t->kind->halves) {
+        x = fx_kir_bitcast(c->m, table_bytes(c, t, b, at, BLOCK), fx_ktype_of(FX_I8, BLOCK));
+        return x ? fx_kir_convert(c->m, x, FX_F32) : NULL;
+    }
+    for (int i = 0; i < BLOCK; i++)
+        lane[i] = (uint8_t)i;
+    x = table_bytes(c, t, b, at, BLOCK / 2);
+    low = fx_lc_op2(c, FX_KIR_AND, x, fx_kir_int(c->m, half, 15));
+    high = fx_lc_op2(c, FX_KIR_SHR, x, fx_kir_int(c->m, half, 4));
+    x = fx_kir_shuffle(c->m, low, high, lane, BLOCK);
+    x = x ? fx_kir_convert(c->m, x, FX_I32) : NULL;
+    x = fx_lc_op2(c, FX_KIR_SUB, x, fx_kir_int(c->m, fx_ktype_of(FX_I32, BLOCK), t->kind->bias));
+    return x ? fx_kir_convert(c->m, x, FX_F32) : NULL;
+}
+
+/* Number j of the row, or its block j. */
+static fx_kop *table_value(fx_lc *c, const lookup *t, fx_kop *j)
+{
+    fx_kop *v, *d;
+
+    if (!t->kind) {
+        v = fx_kir_load(c->m, t->buf, (fx_kop *const[]){ t->row, j }, 2, 1, NULL);
+        return v ? fx_kir_convert(c->m, v, FX_F32) : NULL;
+    }
+    d = table_half(c, t, j, 0);
+    v = fx_lc_op2(c, FX_KIR_MUL, d, table_numbers(c, t, j, t->kind->min ? 4 : 2));
+    return t->kind->min ? fx_lc_op2(c, FX_KIR_ADD, v, table_half(c, t, j, 2)) : v;
+}
+
 static bool can_embed(const fx_lc *c)
 {
     fx_dtype t = c->tables[fx_lc_ref(c, 0)->index];
 
-    return t == FX_F32 || t == FX_F16 || t == FX_BF16;
+    return t == FX_F32 || t == FX_F16 || t == FX_BF16 || (blocks_of(t) && c->l->args.embed.dim % BLOCK == 0);
+}
+
+static lookup table_of(fx_lc *c, const fx_embed_args *a)
+{
+    fx_dtype dtype = c->tables[fx_lc_ref(c, 0)->index];
+    lookup t = { .kind = blocks_of(dtype), .row = row_number(c, offsetof(fx_embed_args, token)) };
+    fx_kir_buf b = { .dtype = t.kind ? FX_U8 : dtype, .rank = 2, .access = FX_KIR_IN, .name = FX_STR("table") };
+
+    b.extent[0] = fx_kir_dim(c->m, a->n_vocab);
+    b.extent[1] = fx_kir_dim(c->m, t.kind ? a->dim / BLOCK : a->dim);
+    if (t.kind) {
+        b.rank = 3;
+        b.extent[2] = fx_kir_dim(c->m, (int64_t)fx_dtype_row_bytes(dtype, BLOCK));
+    }
+    t.buf = fx_lc_buffer(c, fx_lc_at(c, offsetof(fx_embed_args, table)), &b);
+    return t;
 }
 
 static void make_embed(fx_lc *c)
 {
     const fx_embed_args *a = &c->l->args.embed;
-    fx_kir_buf b = { .dtype = c->tables[fx_lc_ref(c, 0)->index], .rank = 2, .access = FX_KIR_IN, .name = FX_STR("table"),
-                     .extent = { fx_kir_dim(c->m, a->n_vocab), fx_kir_dim(c->m, a->dim) } };
-    fx_kop *row = row_number(c, offsetof(fx_embed_args, token)), *table = fx_lc_buffer(c, fx_lc_at(c, offsetof(fx_embed_args, table)), &b);
+    lookup t = table_of(c, a);
+    int64_t lanes = t.kind ? BLOCK : 1;
     fx_kop *y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_embed_args, y.p), a->dim, FX_KIR_OUT), *v;
-    fx_lc_loop each = fx_lc_each(c, a->dim);
+    fx_lc_loop each = fx_lc_each(c, a->dim / lanes);
 
-    v = fx_kir_load(c->m, table, (fx_kop *const[]){ row, each.i }, 2, 1, NULL);
-    v = v ? fx_kir_convert(c->m, v, FX_F32) : NULL;
+    v = table_value(c, &t, each.i);
     if (a->scale != 1)
-        v = fx_lc_op2(c, FX_KIR_MUL, v, fx_lc_f32(c, (double)a->scale, 1));
-    fx_lc_store(c, y, v, each.i);
+        v = fx_lc_op2(c, FX_KIR_MUL, v, fx_lc_f32(c, (double)a->scale, (int)lanes));
+    fx_lc_store(c, y, v, lanes == 1 ? each.i : fx_lc_op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, lanes)));
     fx_lc_end(c, &each);
 }
 
-/* The rows that are copied from are the step's, as many as there may be: what is asked for is there. */
+/* Rows that numbers of the runtime's own name: as many as there may be, what is asked for is there. */
+static fx_kop *rows_named(fx_lc *c, size_t at, int64_t cols, int64_t stride)
+{
+    fx_kir_buf b = { .dtype = FX_F32, .rank = 2, .access = FX_KIR_IN, .name = FX_STR("from"),
+                     .extent = { fx_kir_dim(c->m, INT32_MAX), fx_kir_dim(c->m, cols) }, .stride = { fx_kir_dim(c->m, stride) } };
+
+    return fx_lc_buffer(c, fx_lc_at(c, at), &b);
+}
+
 static void make_gather(fx_lc *c)
 {
     const fx_gather_args *a = &c->l->args.gather;
-    const fx_ref *r = fx_lc_ref(c, 0);
-    const fx_plan_buf *p = &c->plan->bufs[r->index];
-    fx_kir_buf b = { .dtype = FX_F32, .rank = 2, .access = FX_KIR_IN, .name = FX_STR("from"),
-                     .extent = { fx_kir_dim(c->m, INT32_MAX), fx_kir_dim(c->m, p->cols - r->col) }, .stride = { fx_kir_dim(c->m, p->cols) } };
-    fx_kop *row = row_number(c, offsetof(fx_gather_args, rows)), *x = fx_lc_buffer(c, fx_lc_at(c, offsetof(fx_gather_args, x.p)), &b);
+    fx_kop *row = row_number(c, offsetof(fx_gather_args, rows));
+    fx_kop *x = rows_named(c, offsetof(fx_gather_args, x.p), a->dim, c->plan->bufs[fx_lc_ref(c, 0)->index].cols);
     fx_kop *y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_gather_args, y.p), a->dim, FX_KIR_OUT);
     fx_lc_loop each = fx_lc_each(c, a->dim);
 
     fx_lc_store(c, y, fx_kir_load(c->m, x, (fx_kop *const[]){ row, each.i }, 2, 1, NULL), each.i);
+    fx_lc_end(c, &each);
+}
+
+/* ---- Columns of two --------------------------------------------------------------------------------------------- */
+
+static void copy_columns(fx_lc *c, fx_kop *from, fx_kop *from_at, fx_kop *to, fx_kop *to_at, int64_t n)
+{
+    fx_lc_loop each = fx_lc_each(c, n);
+
+    fx_lc_store(c, to, fx_lc_load(c, from, fx_lc_op2(c, FX_KIR_ADD, from_at, each.i), 1), fx_lc_op2(c, FX_KIR_ADD, to_at, each.i));
+    fx_lc_end(c, &each);
+}
+
+static fx_kop *times(fx_lc *c, fx_kop *i, int64_t n) { return fx_lc_op2(c, FX_KIR_MUL, i, fx_lc_num(c, n)); }
+
+static void make_splice(fx_lc *c)
+{
+    const fx_splice_args *a = &c->l->args.splice;
+    int64_t len = a->a_len + a->b_len;
+    fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_splice_args, a.p), (a->heads - 1) * a->a_width + a->a_start + a->a_len, FX_KIR_IN), *z = NULL, *y, *to;
+    fx_lc_loop heads;
+
+    if (a->b_len)
+        z = fx_lc_mat(c, 1, offsetof(fx_splice_args, b.p), (a->heads - 1) * a->b_width + a->b_len, FX_KIR_IN);
+    y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_splice_args, y.p), len * a->heads, FX_KIR_OUT);
+    heads = fx_lc_times(c, a->heads);
+    to = times(c, heads.i, len);
+    copy_columns(c, x, fx_lc_op2(c, FX_KIR_ADD, times(c, heads.i, a->a_width), fx_lc_num(c, a->a_start)), y, to, a->a_len);
+    if (z)
+        copy_columns(c, z, times(c, heads.i, a->b_width), y, fx_lc_op2(c, FX_KIR_ADD, to, fx_lc_num(c, a->a_len)), a->b_len);
+    fx_lc_end(c, &heads);
+}
+
+/* ---- Sums of experts ------------------------------------------------------------------------------------------------ */
+
+#define MAX_TOP 16
+
+static bool can_combine(const fx_lc *c) { return c->l->args.combine.top <= MAX_TOP; }
+
+/* The slots of a row's choices stand in the table behind what experts there are (kernels/experts.h). */
+static void make_combine(fx_lc *c)
+{
+    const fx_combine_args *a = &c->l->args.combine;
+    fx_kir_buf b = { .dtype = FX_I32, .rank = 1, .extent = { fx_kir_dim(c->m, INT32_MAX) }, .access = FX_KIR_IN, .name = FX_STR("table") };
+    fx_kop *x = rows_named(c, offsetof(fx_combine_args, x.p), a->dim, a->dim), *table, *y, *routes, *weight[MAX_TOP], *slot[MAX_TOP], *sum = NULL, *v;
+    fx_lc_loop each;
+
+    routes = fx_lc_mat(c, 1, offsetof(fx_combine_args, routes.p), 2 * a->top, FX_KIR_IN);
+    table = fx_lc_buffer(c, fx_lc_at(c, offsetof(fx_combine_args, table.p)), &b);
+    y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_combine_args, y.p), a->dim, FX_KIR_OUT);
+    for (int32_t j = 0; j < a->top; j++) {
+        fx_kop *at = fx_lc_op2(c, FX_KIR_ADD, times(c, c->row, a->top), fx_lc_num(c, 2 * ((int64_t)a->experts + 1) + j));
+
+        slot[j] = fx_kir_convert(c->m, fx_kir_load(c->m, table, &at, 1, 1, NULL), FX_I64);
+        weight[j] = fx_lc_load(c, routes, fx_lc_num(c, a->top + j), 1);
+    }
+    each = fx_lc_each(c, a->dim);
+    for (int32_t j = 0; j < a->top; j++) {
+        v = fx_kir_load(c->m, x, (fx_kop *const[]){ slot[j], each.i }, 2, 1, NULL);
+        v = fx_lc_op2(c, FX_KIR_MUL, weight[j], v);
+        sum = sum ? fx_lc_op2(c, FX_KIR_ADD, sum, v) : v;
+    }
+    fx_lc_store(c, y, sum, each.i);
     fx_lc_end(c, &each);
 }
 
@@ -314,6 +474,8 @@ const fx_lc_maker fx_lc_maps[] = {
     MAP(FX_L_CLAMP), MAP(FX_L_SIGMOID), MAP(FX_L_TANH), MAP(FX_L_SWIGLU),
     { FX_L_MUL_ROWS, make_map, offsetof(fx_map_args, n_rows), NULL, NULL },
     { FX_L_MATMUL, make_end, FX_LC_TILE_ROWS, can_end, end_span },
+    { FX_L_SPLICE, make_splice, offsetof(fx_splice_args, n_rows), NULL, NULL },
+    { FX_L_COMBINE, make_combine, offsetof(fx_combine_args, n_rows), can_combine, NULL },
     { FX_L_GLU, make_glu, offsetof(fx_glu_args, n_rows), NULL, NULL },
     { FX_L_EMBED, make_embed, offsetof(fx_embed_args, n_rows), can_embed, NULL },
     { FX_L_GATHER, make_gather, offsetof(fx_gather_args, n_rows), NULL, NULL },

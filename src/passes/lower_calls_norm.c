@@ -282,6 +282,54 @@ static void make_layernorm(fx_lc *c)
     fx_lc_end(c, &groups);
 }
 
+/* ---- Gated norm ------------------------------------------------------------------------------------------- */
+
+typedef struct gated {
+    const fx_gated_norm_args *a;
+    fx_kop *x, *z, *w, *y;
+} gated;
+
+static fx_kop *gate_of(fx_lc *c, const gated *g, fx_kop *at) { return fx_kir_silu(c->m, fx_lc_load(c, g->z, at, 1)); }
+
+/* What is normed: x, or x times the gate. */
+static fx_kop *gated_value(fx_lc *c, const gated *g, fx_kop *at)
+{
+    fx_kop *v = fx_lc_load(c, g->x, at, 1);
+
+    return g->a->gate_first ? op2(c, FX_KIR_MUL, v, gate_of(c, g, at)) : v;
+}
+
+static void gated_group(fx_lc *c, const gated *g, fx_kop *first)
+{
+    fx_lc_loop loop = fx_lc_fold(c, FX_KIR_DOT, g->a->dim);
+    fx_kop *v = gated_value(c, g, op2(c, FX_KIR_ADD, first, loop.i)), *inv, *at;
+
+    inv = inverse(c, fx_lc_folded(c, &loop, v, v), g->a->dim, g->a->eps);
+    loop = fx_lc_each(c, g->a->dim);
+    at = op2(c, FX_KIR_ADD, first, loop.i);
+    v = op2(c, FX_KIR_MUL, gated_value(c, g, at), inv);
+    v = op2(c, FX_KIR_MUL, v, group_vector(c, g->w, g->a->w_step, first, loop.i));
+    if (!g->a->gate_first)
+        v = op2(c, FX_KIR_MUL, v, gate_of(c, g, at));
+    fx_lc_store(c, g->y, v, at);
+    fx_lc_end(c, &loop);
+}
+
+static void make_gated_norm(fx_lc *c)
+{
+    const fx_gated_norm_args *a = &c->l->args.gated_norm;
+    int64_t cols = a->dim * a->n_groups;
+    gated g = { .a = a, .x = fx_lc_mat(c, 0, offsetof(fx_gated_norm_args, x.p), cols, FX_KIR_IN) };
+    fx_lc_loop groups;
+
+    g.z = fx_lc_mat(c, 1, offsetof(fx_gated_norm_args, z.p), cols, FX_KIR_IN);
+    g.w = fx_lc_vec(c, 2, offsetof(fx_gated_norm_args, w), a->w_step ? cols : a->dim);
+    g.y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_gated_norm_args, y.p), cols, FX_KIR_OUT);
+    groups = fx_lc_times(c, a->n_groups);
+    gated_group(c, &g, op2(c, FX_KIR_MUL, groups.i, fx_lc_num(c, a->dim)));
+    fx_lc_end(c, &groups);
+}
+
 /* ---- Softmax --------------------------------------------------------------------------------------------------- */
 
 static void make_softmax(fx_lc *c)
@@ -311,6 +359,7 @@ const fx_lc_maker fx_lc_norms[] = {
     { FX_L_RMSNORM, make_rmsnorm, offsetof(fx_rmsnorm_args, n_rows), NULL, NULL },
     { FX_L_LAYERNORM, make_layernorm, offsetof(fx_layernorm_args, n_rows), NULL, NULL },
     { FX_L_ROPE_STORE, fx_lc_make_rope, FX_LC_STEP_ROWS, fx_lc_can_rope, NULL },
+    { FX_L_GATED_NORM, make_gated_norm, offsetof(fx_gated_norm_args, n_rows), NULL, NULL },
     { FX_L_SOFTMAX, make_softmax, offsetof(fx_softmax_args, n_rows), NULL, NULL },
 };
 const size_t fx_lc_n_norms = FX_COUNT(fx_lc_norms);

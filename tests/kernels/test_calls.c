@@ -96,6 +96,46 @@ static void build_end(scene *s, const call_case *c)
     add_maps(s, c, Y, c->kernel == FX_K_GELU ? gelu : cap);
 }
 
+/* Three heads of 'groups' columns of x and, with B, 'dim' of z, which all share (ROW) or have each. */
+static void build_splice(scene *s, const call_case *c)
+{
+    int64_t a_width = c->groups + 9, b_len = has(c, B) ? c->dim : 0, b_width = has(c, ROW) ? 0 : c->dim;
+    fx_launch *l = &s->launches[0];
+
+    scene_buf(s, X, 3 * a_width, false);
+    scene_buf(s, Y, 3 * (c->groups + b_len), false);
+    l->in[0] = buf_ref(X, 0);
+    l->out[0] = buf_ref(Y, 0);
+    l->args.splice = (fx_splice_args){ .a = scene_cmat(s, X, 0), .y = scene_mat(s, Y, 0), .n_rows = s->n_rows, .heads = 3, .a_width = a_width,
+                                       .a_start = 5, .a_len = c->groups, .b_width = b_width, .b_len = b_len };
+    if (b_len) {
+        scene_buf(s, Z, 3 * c->dim, false);
+        l->in[1] = buf_ref(Z, 0);
+        l->args.splice.b = scene_cmat(s, Z, 0);
+    }
+}
+
+enum { EXPERTS = 4, TOP = 3 };
+
+/* Slots of rows' choices, backwards. */
+static void build_combine(scene *s, const call_case *c)
+{
+    int64_t cols = fx_experts_table_cols(EXPERTS, TOP);
+    fx_launch *l = &s->launches[0];
+
+    scene_buf(s, X, TOP * c->dim, false);
+    scene_buf(s, Z, 2 * TOP, false);
+    scene_buf(s, SUM, cols, false);
+    scene_buf(s, Y, c->dim, false);
+    for (int64_t i = 0; s->at[SUM] && i < s->n_rows * TOP; i++)
+        ((int32_t *)s->at[SUM])[2 * (EXPERTS + 1) + i] = (int32_t)(s->n_rows * TOP - 1 - i);
+    for (int i = 0; i < 3; i++)
+        l->in[i] = buf_ref(i, 0);
+    l->out[0] = buf_ref(Y, 0);
+    l->args.combine = (fx_combine_args){ .x = scene_cmat(s, X, 0), .routes = scene_cmat(s, Z, 0), .table = scene_cmat(s, SUM, 0),
+                                         .y = scene_mat(s, Y, 0), .n_rows = s->n_rows, .dim = c->dim, .experts = EXPERTS, .top = TOP };
+}
+
 /* gate and up in two buffers, or in one behind each other or in turn (ROW); three slots. */
 static void build_glu(scene *s, const call_case *c)
 {
@@ -126,7 +166,7 @@ static void build_embed(scene *s, const call_case *c)
     l->in[0] = weight_ref(0);
     l->out[0] = buf_ref(Y, view_col(c));
     l->args.embed = (fx_embed_args){ .table = s->vector[1], .dtype = c->table, .n_vocab = 32, .dim = c->dim, .n_rows = s->n_rows,
-                                     .row_bytes = (size_t)c->dim * fx_dtype_size(c->table), .token = s->numbers, .scale = c->number,
+                                     .row_bytes = fx_dtype_row_bytes(c->table, c->dim), .token = s->numbers, .scale = c->number,
                                      .y = scene_mat(s, Y, view_col(c)) };
 }
 
@@ -209,6 +249,24 @@ static void build_layernorm(scene *s, const call_case *c)
     l->args.layernorm = (fx_layernorm_args){ .x = scene_cmat(s, X, 0), .y = scene_mat(s, has(c, IN_PLACE) ? X : Y, 0), .w_step = step,
                                              .w = has(c, W) ? s->vector[0] : NULL, .b = has(c, B) ? s->vector[0] : NULL, .b_step = step,
                                              .eps = 1e-5f, .w_offset = c->number, .n_rows = s->n_rows, .dim = c->dim, .n_groups = c->groups };
+}
+
+static void build_gated_norm(scene *s, const call_case *c)
+{
+    int64_t cols = c->dim * c->groups;
+    fx_launch *l = &s->launches[0];
+    int to = has(c, IN_PLACE) ? Z : Y;
+
+    scene_buf(s, X, view_cols(c, cols), false);
+    scene_buf(s, Z, cols, false);
+    scene_buf(s, Y, to == Y ? cols : 0, false);
+    l->in[0] = buf_ref(X, view_col(c));
+    l->in[1] = buf_ref(Z, 0);
+    l->in[2] = weight_ref(0);
+    l->out[0] = buf_ref(to, 0);
+    l->args.gated_norm = (fx_gated_norm_args){ .x = scene_cmat(s, X, view_col(c)), .z = scene_cmat(s, Z, 0), .y = scene_mat(s, to, 0),
+                                               .w = s->vector[0], .w_step = has(c, OWN) ? c->dim : 0, .eps = 1e-5f, .gate_first = has(c, B),
+                                               .n_rows = s->n_rows, .dim = c->dim, .n_groups = c->groups };
 }
 
 static void build_softmax(scene *s, const call_case *c)
@@ -299,6 +357,7 @@ static const call_case maps[] = {
 static const call_case gates[] = {
     GLU("silu gate", 65, FX_GLU_SILU, B, 0), GLU("gelu gate", 48, FX_GLU_GELU, 0, 0), GLU("gelu_tanh gate", 31, FX_GLU_GELU_TANH, ROW, 0),
     GLU("relu gate", 16, FX_GLU_RELU, B, 0), GLU("clamped gate", 50, FX_GLU_CLAMPED, ROW, 3), GLU("swish gate", 17, FX_GLU_CLAMPED, 0, 0),
+    { "combine", FX_L_COMBINE, FX_K_COMBINE, build_combine, 83, 1, 0, 0, FX_F32 },
     { "mul_rows", FX_L_MUL_ROWS, FX_K_MUL_ROWS, build_mul_rows, 70, 1, IN_PLACE, 0, FX_F32 },
 };
 
@@ -312,6 +371,10 @@ static const call_case chains[] = {
 #define LOOKUP(name, dim, flags, scale, table) { name, FX_L_EMBED, FX_K_EMBED, build_embed, dim, 1, flags, scale, table }
 static const call_case lookups[] = {
     LOOKUP("embed f32", 67, VIEW, 1, FX_F32), LOOKUP("embed f16", 96, 0, 11.5f, FX_F16), LOOKUP("embed bf16", 31, 0, 1, FX_BF16),
+    LOOKUP("embed q8_0", 96, VIEW, 1, FX_Q8_0), LOOKUP("embed q4_0", 64, 0, 0.5f, FX_Q4_0), LOOKUP("embed q4_1", 320, 0, 1, FX_Q4_1),
+    { "splice", FX_L_SPLICE, FX_K_SPLICE, build_splice, 20, 33, B, 0, FX_F32 },
+    { "splice of one for all", FX_L_SPLICE, FX_K_SPLICE, build_splice, 16, 8, B | ROW, 0, FX_F32 },
+    { "columns of heads", FX_L_SPLICE, FX_K_SPLICE, build_splice, 1, 40, 0, 0, FX_F32 },
     { "gather", FX_L_GATHER, FX_K_GATHER, build_gather, 75, 1, VIEW, 0, FX_F32 },
 };
 
@@ -323,7 +386,10 @@ static const call_case norms[] = {
     RMS("rmsnorm, sum over the residual", 576, 1, Q8 | RES | SUMS | IN_PLACE, 0), RMS("rmsnorm to bytes", 960, 1, Q8 | VIEW, 0),
     RMS("rmsnorm to both", 64, 1, OUT | Q8 | RES | SUMS, 1), RMS("rmsnorm, x kept", 33, 1, OUT | SUMS, 0),
     RMS("sum alone", 100, 1, RES | SUMS | IN_PLACE, 0), RMS("rmsnorm over a sum in place", 96, 1, OUT | SUMS | IN_PLACE | VIEW, 0),
-    { "quant", FX_L_QUANT, FX_K_QUANT, build_quant, 320, 1, VIEW, 0, FX_F32 }, { "quant of 32", FX_L_QUANT, FX_K_QUANT, build_quant, 32, 1, 0, 0, FX_F32 },
+    { "quant", FX_L_QUANT, FX_K_QUANT, build_quant, 320, 1, VIEW, 0, FX_F32 },
+    { "quant of 32", FX_L_QUANT, FX_K_QUANT, build_quant, 32, 1, 0, 0, FX_F32 },
+    { "gated norm", FX_L_GATED_NORM, FX_K_GATED_NORM, build_gated_norm, 70, 3, VIEW | OWN, 0, FX_F32 },
+    { "gate, then norm", FX_L_GATED_NORM, FX_K_GATED_NORM, build_gated_norm, 256, 1, B | IN_PLACE, 0, FX_F32 },
     LAYER("layernorm", 769, 1, W | B, 0), LAYER("layernorm of groups", 48, 3, W | OWN, 1), LAYER("layernorm, shared", 20, 4, W | B | IN_PLACE, 0),
     LAYER("plain layernorm", 65, 1, IN_PLACE, 0), LAYER("layernorm, own b", 31, 2, B | OWN, 0),
     { "softmax", FX_L_SOFTMAX, FX_K_SOFTMAX, build_softmax, 1031, 1, 0, 0, FX_F32 },
