@@ -342,6 +342,17 @@ typedef struct fornax_compile_options {
     const char *target;         /* "host" or NULL: this machine; else one that fornax_target_name knows: to be saved or printed, or
                                  * run if this machine runs its code too. GPUs' kernels can only be printed. */
     int interpret;              /* 1: kernels are interpreted, slowly and without LLVM; they compute the same bits */
+    /* For finding faults, at the cost of time; the results are the same. Code made with one of these isn't kept in the cache folder. */
+    int check_nan;              /* 1: a NaN among an op's results ends a run (FORNAX_EARG, with the op and the place) if none of its operands has
+                                 * one. Nothing is fused then, so it is that op's */
+    int check_unset;            /* 1: a kernel's read of an element that nobody wrote ends a run likewise, as does such an element of a result.
+                                 * Kernels are interpreted then; one of a package counts as writing all of its results */
+    int log_launches;           /* 1: each launch of a run is a line of the context's log, as information: op, what it reads and writes, time */
+    const char *const *print;   /* [n_print] names of values, at most 64: each is kept and goes to the log when it is there, as op print does.
+                                 * FORNAX_ENOTFOUND: no value has that name */
+    size_t n_print;
+    const char *dump_dir;       /* a folder, made if it isn't there, for the text of each stage: 1-graph.txt, 2-plan.txt (what is kept and why, the
+                                 * launches), 3-kir.txt, 4-math.txt (functions as arithmetic), 5-wide.txt (vectors), 6-llvm.txt, 7-asm.txt */
 } fornax_compile_options;
 
 /* Needs no weights and keeps nothing of g, which must be complete. FORNAX_EUNSUP: an op that has no form in the loop IR, or

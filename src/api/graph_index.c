@@ -2,6 +2,8 @@
  *
  * An index is worked off item by item.  'axis' is the axis of the value so far that the next item is
  * about: a range moves on by one, a number takes its axis away, a new axis adds one before it. */
+#include <stdio.h>
+
 #include "api/graph_api.h"
 
 #undef fornax_op_reshape
@@ -24,6 +26,22 @@ static bool made(fornax_graph *g, fx_status st)
     return st == FORNAX_OK || fx_api_fault(g, st, "a size is too large, or divided by 0");
 }
 
+/* A fault about these types: "what i32[4,5] and i32[3,-1]"; the second may be NULL. */
+static void *type_fault(fornax_graph *g, const char *what, const fx_type *a, const fx_type *b)
+{
+    fx_buf text;
+
+    fx_buf_init(&text, g->owner->arena.mem);
+    fx_type_print(a, &text);
+    if (b) {
+        fx_buf_puts(&text, " to ");
+        fx_type_print(b, &text);
+    }
+    fx_api_fault(g, FORNAX_EARG, "%s%.*s", what, text.failed ? 0 : (int)text.n, text.p ? text.p : "");
+    fx_buf_done(&text);
+    return NULL;
+}
+
 /* ---- Reshape ------------------------------------------------------------------------------ */
 
 /* The size that is left for the open one: what all elements make divided by the others. */
@@ -39,7 +57,10 @@ static bool fill_open(fornax_graph *g, const fx_type *x, fx_type *y, int open)
         return fx_api_fault(g, FORNAX_EARG, "reshape: -1 beside a size of 0 can be anything");
     if (!made(g, fx_dim_div(a, all, others, &y->dim[open])) || !made(g, fx_dim_mul(a, y->dim[open], others, &back)))
         return false;
-    return fx_dim_eq(back, all) || fx_api_fault(g, FORNAX_EARG, "reshape: no size for -1 makes as many elements");
+    if (fx_dim_eq(back, all))
+        return true;
+    y->dim[open] = fx_dim_of(-1);
+    return type_fault(g, "reshape: no size for -1 makes as many elements: ", x, y);
 }
 
 fornax_value *fornax_op_reshape(fornax_graph *g, fornax_value *x, const fornax_dim *dims, size_t n)
@@ -162,8 +183,9 @@ static fx_value *take_item(fornax_graph *g, fx_value *v, const fornax_index *x, 
 }
 
 /* How many axes the items take; -1 after a fault. */
-static int axes_taken(fornax_graph *g, const fornax_index *items, size_t n, int rank)
+static int axes_taken(fornax_graph *g, const fornax_index *items, size_t n, const fx_type *t)
 {
+    char what[80];
     int taken = 0, rests = 0, by = 0;
 
     for (size_t i = 0; i < n; i++) {
@@ -175,9 +197,10 @@ static int axes_taken(fornax_graph *g, const fornax_index *items, size_t n, int 
     }
     if (rests > 1 || by > 1)
         return fx_api_fault(g, FORNAX_EARG, "index: more than one rest, or value of indices"), -1;
-    if (taken > rank)
-        return fx_api_fault(g, FORNAX_EARG, "index: %d items for %d axes", taken, rank), -1;
-    return taken;
+    if (taken <= t->rank)
+        return taken;
+    snprintf(what, sizeof(what), "index: %d items for %d axes, of ", taken, t->rank);
+    return type_fault(g, what, t, NULL), -1;
 }
 
 fornax_value *fornax_op_index(fornax_graph *g, fornax_value *x, const fornax_index *items, size_t n)
@@ -189,7 +212,7 @@ fornax_value *fornax_op_index(fornax_graph *g, fornax_value *x, const fornax_ind
         return NULL;
     if (!v || n > 2 * FX_MAX_RANK || (n && !items))
         return fx_api_fault(g, FORNAX_EARG, "index: its value or items are NULL, or the items too many");
-    taken = axes_taken(g, items, n, v->type.rank);
+    taken = axes_taken(g, items, n, &v->type);
     if (taken < 0)
         return NULL;
     taken = v->type.rank - taken;

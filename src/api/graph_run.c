@@ -6,6 +6,7 @@
 
 #include "api/api.h"
 #include "api/graph_api.h"
+#include "base/file.h"
 #include "base/thread.h"
 #include "compile/tgraph.h"
 
@@ -15,6 +16,9 @@ struct fornax_compiled {
     fx_codegen *codegen;         /* NULL: interpreted, or loaded */
     fx_target target;
     fx_tgraph_options options;
+    fx_kexec_checks checks;
+    bool kept;                   /* code may come from the context's store and go there */
+    char *dump_dir;              /* NULL: none */
     pthread_mutex_t lock;        /* of the next three */
     pthread_t thread;
     bool running;
@@ -67,15 +71,56 @@ void fornax_compiled_close(fornax_compiled *c)
     fornax_compiled_wait(c, NULL);
     fx_tgraph_free(c->t);
     fx_codegen_close(c->codegen);
+    fx_mem_free(&c->ctx->mem, c->dump_dir, c->dump_dir ? strlen(c->dump_dir) + 1 : 0);
     pthread_mutex_destroy(&c->lock);
     fx_mem_free(&c->ctx->mem, c, sizeof(*c));
+}
+
+static fx_status write_stage(void *user, int number, const char *name, fx_str text, fx_error *err)
+{
+    const fornax_compiled *c = user;
+    fx_status st;
+    fx_buf path;
+
+    fx_buf_init(&path, &c->ctx->mem);
+    fx_buf_printf(&path, "%s/%d-%s.txt", c->dump_dir, number, name);
+    st = path.failed ? fx_nomem(err, "a file's name") : fx_file_write_atomic(path.p, text, err);
+    fx_buf_done(&path);
+    return st;
+}
+
+static fx_status choose_dump(fornax_compiled *c, const char *dir, fx_error *err)
+{
+    if (!dir)
+        return FORNAX_OK;
+    FX_TRY(fx_folder_make(dir, err));
+    c->dump_dir = fx_mem_alloc(&c->ctx->mem, strlen(dir) + 1);
+    if (!c->dump_dir)
+        return fx_nomem(err, "a folder's name");
+    memcpy(c->dump_dir, dir, strlen(dir) + 1);
+    c->options.stage = write_stage;
+    c->options.stage_user = c;
+    return FORNAX_OK;
+}
+
+/* Checked runs know the kernels' launches, so their code isn't kept for others. */
+static fx_status choose_checks(fornax_compiled *c, const fornax_compile_options *opt, fx_error *err)
+{
+    if (opt->n_print > 64 || (opt->n_print && !opt->print))
+        return fx_fail_param(err, FORNAX_EARG, "print", "print: expected up to 64 names of values");
+    c->checks = (fx_kexec_checks){ opt->check_nan != 0, opt->check_unset != 0, opt->log_launches != 0 };
+    c->options.unfused = opt->check_nan != 0;
+    c->options.print = opt->print;
+    c->options.n_print = opt->n_print;
+    c->kept = !c->checks.nan && !c->checks.unset && !c->checks.log && !opt->n_print && !opt->dump_dir;
+    return choose_dump(c, opt->dump_dir, err);
 }
 
 static fx_status choose(fornax_compiled *c, const fornax_compile_options *opt, fx_error *err)
 {
     fx_error why = { 0 };
 
-    if (opt->interpret)
+    if (opt->interpret || opt->check_unset)
         return opt->target ? fx_fail_param(err, FORNAX_EARG, "target", "target: kernels that are interpreted have none") : FORNAX_OK;
     if (fx_target_named(&c->target, fx_str_of(opt->target ? opt->target : "host"), &why) != FORNAX_OK)
         return fx_fail_param(err, why.status, "target", "target: %s", why.text);
@@ -98,6 +143,8 @@ static fx_status begin(fornax_compiled **out, const fornax_graph *g, const forna
     FX_TRY(fornax_module_check(g->owner, err));
     FX_TRY(new_compiled(out, g->owner->ctx, err));
     st = choose(*out, &o, err);
+    if (st == FORNAX_OK)
+        st = choose_checks(*out, &o, err);
     if (st == FORNAX_OK)
         st = fx_tgraph_begin(&(*out)->t, &(*out)->ctx->mem, g->g, &(*out)->options, err);
     if (st != FORNAX_OK) {
@@ -156,7 +203,7 @@ fornax_status fornax_graph_compile_reusing(fornax_compiled **out, const fornax_g
 
     if (st != FORNAX_OK)
         return st;
-    if (!(*out)->codegen || !(*out)->ctx->store || (*out)->options.foreign)
+    if (!(*out)->codegen || !(*out)->ctx->store || !(*out)->kept || (*out)->options.foreign)
         st = fx_tgraph_finish((*out)->t, &(*out)->options, err);
     else {
         st = fx_tgraph_identity(g->g, &(*out)->target, &(*out)->ctx->mem, &id, err);
@@ -280,6 +327,11 @@ fornax_status fornax_program_open(fornax_program **out, fornax_compiled *c, forn
         return st;
     }
     fx_kexec_log(p->exec, &c->ctx->log);
+    st = fx_kexec_check(p->exec, &c->checks, err);
+    if (st != FORNAX_OK) {
+        fornax_program_close(p);
+        return st;
+    }
     *out = p;
     return FORNAX_OK;
 }

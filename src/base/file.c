@@ -17,6 +17,7 @@ struct fx_file {
     char *bytes;                /* NULL when the file is empty */
     size_t n;
     fx_file_id id;
+    bool others;
     size_t path_n;
     char path[];
 };
@@ -86,11 +87,14 @@ fx_status fx_file_map(fx_file **out, const fx_mem *mem, const char *path, fx_err
     f->n = (size_t)info.st_size;
     f->id = (fx_file_id){ (uint64_t)info.st_dev, (uint64_t)info.st_ino, (uint64_t)info.st_size, in_ns(info.st_mtim),
                           in_ns(info.st_ctim) };
+    f->others = (info.st_uid != geteuid() && info.st_uid != 0) || (info.st_mode & S_IWOTH) != 0;
     f->path_n = path_n;
     memcpy(f->path, path, path_n + 1);
     *out = f;
     return FORNAX_OK;
 }
+
+bool fx_file_is_others(const fx_file *f) { return f->others; }
 
 void fx_file_unmap(fx_file *f)
 {
@@ -293,7 +297,7 @@ static int open_temporary(fx_buf *name, const char *path)
             errno = ENOMEM;
             return -1;
         }
-        fd = open(name->p, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        fd = open(name->p, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0664);
         if (fd >= 0 || errno != EEXIST)
             return fd;
     }

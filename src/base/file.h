@@ -20,6 +20,8 @@ void fx_file_huge(const fx_file *f);
 /* How many of its bytes lie on huge pages now, as far as the system says. */
 size_t fx_file_huge_bytes(const fx_file *f);
 void fx_file_prefetch(const fx_file *f, const void *p, size_t n);
+/* Whether another user than this one and root owns it, or everybody may write it. */
+bool fx_file_is_others(const fx_file *f);
 /* As it was when it was mapped. ctime, which nobody can set back, tells a file whose times were copied with it. */
 typedef struct fx_file_id {
     uint64_t device, inode, size, mtime_ns, ctime_ns;

@@ -8,7 +8,7 @@
 
 typedef struct compile_opts {
     fx_model_opts model;
-    const char *graph, *target, *emit, *out;
+    const char *graph, *target, *emit, *out, *dump;
     bool targets;
 } compile_opts;
 
@@ -17,6 +17,7 @@ static const fx_opt opts[] = {
     { "target", 0, FX_OPT_STR, offsetof(compile_opts, target), "CPU", "the machine that will run it (default: host)", 0, 0 },
     { "emit", 'e', FX_OPT_STR, offsetof(compile_opts, emit), "FORM", "artifact (a file to load), kir, llvm, asm (default: artifact)", 0, 0 },
     { "out", 'o', FX_OPT_STR, offsetof(compile_opts, out), "FILE", "where to write it (texts: default is standard output)", 0, 0 },
+    { "dump", 0, FX_OPT_STR, offsetof(compile_opts, dump), "DIR", "the text of each stage, from the graph to assembly, goes to this folder", 0, 0 },
     { "targets", 0, FX_OPT_FLAG, offsetof(compile_opts, targets), NULL, "list the targets", 0, 0 },
     { "adapters", 0, FX_OPT_FLAG, offsetof(compile_opts, model.adapters), NULL, "of a model: for starts with --lora", 0, 0 },
     FX_MODEL_OPTS(compile_opts, model),
@@ -63,6 +64,7 @@ static fornax_status compile(fornax_module *m, const compile_opts *o, fornax_err
     if (!g)
         return fx_fail(err, FORNAX_ENOTFOUND, o->graph ? "the module has no graph %s" : "the module has no graph", o->graph);
     opt.target = o->target;
+    opt.dump_dir = o->dump;
     st = fornax_graph_compile(&c, g, &opt, err);
     if (st == FORNAX_OK)
         st = strcmp(o->emit, "artifact") == 0 ? fornax_compiled_save(c, o->out, err) : emit_text(c, o, err);

@@ -283,6 +283,7 @@ void fx_artifact_close(fx_artifact *a)
 }
 
 const fx_artifact_id *fx_artifact_id_of(const fx_artifact *a) { return &a->head.id; }
+bool fx_artifact_is_others(const fx_artifact *a) { return fx_file_is_others(a->file); }
 const char *fx_artifact_path(const fx_artifact *a) { return fx_file_path(a->file); }
 size_t fx_artifact_sections(const fx_artifact *a) { return a->head.n_sections; }
 const fx_section *fx_artifact_at(const fx_artifact *a, size_t i) { return &a->sections[i].public; }

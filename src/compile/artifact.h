@@ -78,6 +78,7 @@ typedef struct fx_section {
 fx_status fx_artifact_open(fx_artifact **out, const fx_mem *mem, const char *path, fx_error *err);
 void fx_artifact_close(fx_artifact *a);                          /* NULL is fine */
 const fx_artifact_id *fx_artifact_id_of(const fx_artifact *a);
+bool fx_artifact_is_others(const fx_artifact *a);        /* base/file.h */
 const char *fx_artifact_path(const fx_artifact *a);
 size_t fx_artifact_sections(const fx_artifact *a);
 const fx_section *fx_artifact_at(const fx_artifact *a, size_t i);

@@ -123,6 +123,8 @@ fx_artifact *fx_store_find(fx_store *s, const fx_artifact_id *id)
 
     if (st == FORNAX_OK && !fx_artifact_id_eq(fx_artifact_id_of(a), id))
         st = fx_fail(&err, FORNAX_EFORMAT, "%s: made by another version or for another machine", path);
+    if (st == FORNAX_OK && fx_artifact_is_others(a))         /* a checksum says nothing of who wrote it, and there may be code in it */
+        st = fx_fail(&err, FORNAX_EFORMAT, "%s: another user owns it, or everybody may write it", path);
     if (st == FORNAX_OK)
         fx_file_touch(path, NULL);               /* of a folder that can't be written, the order doesn't matter */
     else if (st != FORNAX_ENOTFOUND)

@@ -72,6 +72,67 @@ static fx_status take_names(fx_tgraph *t, fx_error *err)
     return FORNAX_OK;
 }
 
+/* ---- Stages, for people ------------------------------------------------------------------------------ */
+
+enum { STAGE_GRAPH = 1, STAGE_PLAN, STAGE_KIR, STAGE_MATH, STAGE_WIDE, STAGE_LLVM, STAGE_ASM };
+static const char *const stage_names[] = { "", "graph", "plan", "kir", "math", "wide", "llvm", "asm" };
+
+/* b is done with. */
+static fx_status tell(const fx_tgraph_options *o, int number, fx_buf *b, fx_error *err)
+{
+    fx_status st = b->failed ? nomem(err) : o->stage(o->stage_user, number, stage_names[number], fx_buf_view(b), err);
+
+    fx_buf_done(b);
+    return st;
+}
+
+static fx_status tell_kernels(const fx_tgraph *t, const fx_tgraph_options *o, int number, const fx_code_form *form, fx_error *err)
+{
+    fx_status st;
+    fx_buf b;
+
+    if (!o->stage)
+        return FORNAX_OK;
+    fx_buf_init(&b, t->mem);
+    st = fx_tgraph_print(t, o->codegen, form, &b, err);
+    if (st == FORNAX_OK)
+        return tell(o, number, &b, err);
+    fx_buf_done(&b);
+    return st;
+}
+
+static fx_status tell_code(const fx_tgraph *t, const fx_tgraph_options *o, fx_error *err)
+{
+    static const fx_code_form llvm = FX_CODE_LLVM, assembly = FX_CODE_ASM;
+
+    if (!o->codegen || t->plan->n_kernels == 0)
+        return FORNAX_OK;
+    FX_TRY(tell_kernels(t, o, STAGE_LLVM, &llvm, err));
+    return tell_kernels(t, o, STAGE_ASM, &assembly, err);
+}
+
+/* The plan of g, whose text and explanation are told. */
+static fx_status make_plan(fx_tgraph *t, const fx_graph *g, const fx_tgraph_options *o, fx_error *err)
+{
+    fx_lower_options lower = { .lanes = lanes_of(o), .unfused = o->unfused, .print = o->print, .n_print = o->n_print };
+    fx_buf text, plan;
+    fx_status st;
+
+    if (!o->stage)
+        return fx_lower_kir(&t->arena, g, &lower, &t->plan, err);
+    fx_buf_init(&text, t->mem);
+    fx_buf_init(&plan, t->mem);
+    lower.explain = &plan;
+    fx_graph_print(g, &text);
+    st = tell(o, STAGE_GRAPH, &text, err);
+    if (st == FORNAX_OK)
+        st = fx_lower_kir(&t->arena, g, &lower, &t->plan, err);
+    if (st == FORNAX_OK)
+        return tell(o, STAGE_PLAN, &plan, err);
+    fx_buf_done(&plan);
+    return st;
+}
+
 fx_status fx_tgraph_begin(fx_tgraph **out, const fx_mem *mem, const fx_graph *g, const fx_tgraph_options *o, fx_error *err)
 {
     fx_status st = new_tgraph(out, mem, err);
@@ -79,7 +140,9 @@ fx_status fx_tgraph_begin(fx_tgraph **out, const fx_mem *mem, const fx_graph *g,
     if (st == FORNAX_OK && o->codegen)
         (*out)->target = *o->target;
     if (st == FORNAX_OK)
-        st = fx_lower_kir(&(*out)->arena, g, &(fx_lower_options){ .lanes = lanes_of(o) }, &(*out)->plan, err);
+        st = make_plan(*out, g, o, err);
+    if (st == FORNAX_OK)
+        st = tell_kernels(*out, o, STAGE_KIR, NULL, err);
     if (st == FORNAX_OK)
         st = take_names(*out, err);
     if (st != FORNAX_OK) {
@@ -89,9 +152,20 @@ fx_status fx_tgraph_begin(fx_tgraph **out, const fx_mem *mem, const fx_graph *g,
     return st;
 }
 
+/* In two steps if somebody wants to see them. */
+static fx_status make_ready(fx_tgraph *t, const fx_tgraph_options *o, fx_error *err)
+{
+    if (o->stage)
+        FX_TRY(fx_kernels_ready(t->plan->kernels, t->plan->n_kernels, 1, err));
+    FX_TRY(tell_kernels(t, o, STAGE_MATH, NULL, err));
+    FX_TRY(fx_kernels_ready(t->plan->kernels, t->plan->n_kernels, lanes_of(o), err));
+    FX_TRY(tell_kernels(t, o, STAGE_WIDE, NULL, err));
+    return o->stage ? tell_code(t, o, err) : FORNAX_OK;
+}
+
 fx_status fx_tgraph_finish(fx_tgraph *t, const fx_tgraph_options *o, fx_error *err)
 {
-    FX_TRY(fx_kernels_ready(t->plan->kernels, t->plan->n_kernels, lanes_of(o), err));
+    FX_TRY(make_ready(t, o, err));
     return o->codegen && !fx_target_is_offload(o->target) ? generate(t, o, err) : FORNAX_OK;
 }
 

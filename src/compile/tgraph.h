@@ -23,6 +23,13 @@ typedef struct fx_tgraph_options {
     const fx_codegen *codegen;   /* NULL: kernels are interpreted */
     const fx_target *target;     /* with codegen; must run here unless 'foreign' */
     bool foreign;                /* only to be saved or printed */
+    bool unfused;                /* passes/lower_kir.h */
+    const char *const *print;
+    size_t n_print;
+    /* Told each stage as it is there: "graph", "plan", "kir", "math", "wide", "llvm", "asm" and its text, numbered from 1; of graphs that
+     * are interpreted the first five. */
+    fx_status (*stage)(void *user, int number, const char *name, fx_str text, fx_error *err);
+    void *stage_user;
 } fx_tgraph_options;
 
 fx_status fx_tgraph_compile(fx_tgraph **out, const fx_mem *mem, const fx_graph *g, const fx_tgraph_options *o, fx_error *err);

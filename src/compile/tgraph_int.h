@@ -17,7 +17,7 @@ struct fx_tgraph {
     size_t n_code;
 };
 
-#define FX_KPLAN_VERSION 3               /* of that text, and of what kernels compute */
+#define FX_KPLAN_VERSION 4               /* of that text, and of what kernels compute */
 
 /* tgraph_text.c: a plan without its kernels, which are named. What is read is checked. */
 void fx_kplan_write(const fx_kplan *p, const fx_str *names, fx_buf *out);

@@ -82,6 +82,7 @@ void fx_kplan_write(const fx_kplan *p, const fx_str *names, fx_buf *b)
         put_ints(b, p->launches[i].args, p->launches[i].n_args);
         put_ints(b, p->launches[i].buffers, p->launches[i].n_buffers);
         put_bytes(b, p->launches[i].origin.p, p->launches[i].origin.n);
+        put_bytes(b, p->launches[i].op.p, p->launches[i].op.n);
         put_bytes(b, p->launches[i].text.p, p->launches[i].text.n);
     }
     put_ints(b, p->inputs, p->n_inputs);
@@ -254,6 +255,7 @@ static void get_launch(reader *r, const fx_kplan *p, fx_klaunch *n)
     n->args = get_ints(r, &n->n_args, p->n_sizes - 1);
     n->buffers = get_ints(r, &n->n_buffers, p->n_tensors - 1);
     n->origin = get_bytes(r);
+    n->op = get_bytes(r);
     n->text = get_bytes(r);
 }
 

@@ -262,14 +262,18 @@ typedef struct fx_kir_launch {
  * task is noted here. */
 typedef struct fx_kir_fault {
     int32_t op;                  /* id of the access; -1: none */
-    int32_t axis;
+    int32_t axis;                /* FX_KIR_UNWRITTEN: the element at place 'index' of the 'extent'-th BUFFER is read before it was written */
     int64_t index, extent;
 } fx_kir_fault;
+#define FX_KIR_UNWRITTEN (-1)
 
 /* kir_interp.c: the definition. Runs tasks [t0, t1). */
 typedef struct fx_kir_interp fx_kir_interp;
 fx_status fx_kir_interp_new(fx_kir_interp **out, const fx_mem *mem, fx_kir_kernel *k, fx_error *err);
 void fx_kir_interp_free(fx_kir_interp *x);
+/* From now on: a byte for each element of each BUFFER, not 0 if it has been written; NULL entries: all of it has. Stores set it, a load of
+ * what isn't is a fault and gives 0. NULL: nobody looks. */
+void fx_kir_interp_watch(fx_kir_interp *x, uint8_t *const *written);
 int64_t fx_kir_interp_tasks(fx_kir_interp *x, const fx_kir_launch *l);
 void fx_kir_interp_run(fx_kir_interp *x, const fx_kir_launch *l, int64_t t0, int64_t t1, fx_kir_fault *fault);
 

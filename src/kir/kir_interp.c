@@ -7,6 +7,8 @@
 
 typedef struct place {
     uint8_t *p;
+    uint8_t *written;            /* of a BUFFER that is watched: a byte for each element */
+    int number;                  /* of a BUFFER */
     size_t offset;               /* of an array, in 'memory' */
     int64_t extent[FX_KIR_MAX_RANK], stride[FX_KIR_MAX_RANK];
 } place;
@@ -20,6 +22,7 @@ struct fx_kir_interp {
     place *places;               /* [n_ops], of BUFFERs and ALLOCs */
     uint8_t *memory;             /* of ALLOCs */
     fx_kir_fault *fault;
+    uint8_t *const *written;
 };
 
 static uint64_t *lanes_of(fx_kir_interp *x, const fx_kop *op) { return x->lanes + x->at[op->id]; }
@@ -158,6 +161,12 @@ static uint8_t *element(fx_kir_interp *x, const fx_kop *op, int lane)
         }
         at += n * p->stride[i];
     }
+    if (p->written && from == 1 && !p->written[at]) {
+        note_fault(x, op, FX_KIR_UNWRITTEN, at, p->number);
+        return NULL;
+    }
+    if (p->written)
+        p->written[at] = 1;
     return p->p + at * (int64_t)fx_dtype_size(buf->u.buf->dtype);
 }
 
@@ -350,10 +359,17 @@ static void bind(fx_kir_interp *x, const fx_kir_launch *l)
             *lanes_of(x, op) = fx_kir_lane(op->type.t, l->args[op->u.i]);
     }
     for (size_t i = 0; i < x->k->params.n; i++) {
-        if (x->k->params.at[i]->code == FX_KIR_BUFFER)
-            place_buffer(x, x->k->params.at[i], l->buffers ? l->buffers[buffer++] : NULL);
+        const fx_kop *op = x->k->params.at[i];
+
+        if (op->code != FX_KIR_BUFFER)
+            continue;
+        place_buffer(x, op, l->buffers ? l->buffers[buffer] : NULL);
+        x->places[op->id].written = x->written ? x->written[buffer] : NULL;
+        x->places[op->id].number = buffer++;
     }
 }
+
+void fx_kir_interp_watch(fx_kir_interp *x, uint8_t *const *written) { x->written = written; }
 
 int64_t fx_kir_interp_tasks(fx_kir_interp *x, const fx_kir_launch *l)
 {

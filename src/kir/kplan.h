@@ -67,7 +67,7 @@ typedef struct fx_klaunch {
     const int32_t *args;         /* sizes, one for each ARG of the kernel */
     const int32_t *buffers;      /* tensors, one for each BUFFER */
     int32_t pred, n_first, n_second;         /* pred: a tensor of one bool */
-    fx_str origin;               /* op of the graph, for messages */
+    fx_str origin, op;           /* its value's name in the graph, or a like label, and its op: for messages */
     fx_str text;                 /* of SIZE and PRINT */
 } fx_klaunch;
 

@@ -25,7 +25,8 @@ fx_status fx_lower_launch(fx_lower *l, fx_klaunch_kind kind, const fx_op *op, si
 {
     fx_str label = fx_op_label(op);
     char *origin = fx_arena_strdup(l->arena, label.p, label.n);
-    fx_klaunch n = { .kind = kind, .origin = { origin ? origin : "", origin ? label.n : 0 } };
+    fx_klaunch n = { .kind = kind, .origin = { origin ? origin : "", origin ? label.n : 0 },
+                     .op = fx_str_of(fx_opcode_name(op->code)) };
 
     *at = l->launches.n;
     return origin && FX_VEC_PUSH(&l->launches, l->mem, n) ? FORNAX_OK : no_memory(l);
@@ -401,21 +402,23 @@ static fx_status lower_custom(fx_lower *l, fx_op *op)
 
 /* ---- Prints and blocks ---------------------------------------------------------------------------------------- */
 
-static fx_status lower_print(fx_lower *l, fx_op *op)
+fx_status fx_lower_print(fx_lower *l, const fx_op *op, const fx_value *v, fx_str text)
 {
     int32_t *tensor = FX_ARENA_NEWN(l->arena, int32_t, 1);
     size_t at;
 
     if (!tensor)
         return no_memory(l);
-    if (fx_op_in(op, 0))
-        FX_TRY(fx_lower_kept_in(l, op, fx_op_in(op, 0), tensor));
+    if (v)
+        FX_TRY(fx_lower_kept_in(l, op, v, tensor));
     FX_TRY(fx_lower_launch(l, FX_KLAUNCH_PRINT, op, &at));
     l->launches.at[at].buffers = tensor;
-    l->launches.at[at].n_buffers = fx_op_in(op, 0) != NULL;
-    l->launches.at[at].text = kept_text(l, fx_op_attr(op, FX_A_LABEL)->u.s);
+    l->launches.at[at].n_buffers = v != NULL;
+    l->launches.at[at].text = kept_text(l, text);
     return l->no_memory ? no_memory(l) : FORNAX_OK;
 }
+
+static fx_status lower_print(fx_lower *l, fx_op *op) { return fx_lower_print(l, op, fx_op_in(op, 0), fx_op_attr(op, FX_A_LABEL)->u.s); }
 
 /* The blocks in tensor 'from' become floats in 'to'. */
 static fx_status unpack(fx_lower *l, const fx_op *op, int32_t from, int32_t to)

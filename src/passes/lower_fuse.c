@@ -47,6 +47,15 @@ static bool overlaps(const fx_lower *l, const fx_fused *f)
     return taken;
 }
 
+static bool is_printed(fx_lower *l, const fx_fused *f)
+{
+    bool printed = false;
+
+    for (int i = 0; i < f->n_inner; i++)
+        printed = printed || fx_lower_printed(l, f->inner[i]);
+    return printed;
+}
+
 static fx_status take(fx_lower *l, const fx_fused *found)
 {
     fx_fused *f = FX_ARENA_NEW(l->arena, fx_fused);
@@ -80,6 +89,8 @@ static fx_status try_rules(fx_lower *l, fx_op *op)
             continue;
         if (!why && overlaps(l, &f))
             why = "a part of it belongs to another kernel";
+        if (!why && is_printed(l, &f))
+            why = "a value inside of it is printed";
         explain(l, rules[i].name, op, why);
         if (!why)
             return take(l, &f);

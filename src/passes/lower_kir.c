@@ -268,6 +268,17 @@ static const char *reader_objects(const fx_value *v, const fx_op *op, const fx_o
     return NULL;
 }
 
+bool fx_lower_printed(fx_lower *l, const fx_value *v)
+{
+    for (size_t i = 0; i < l->n_print; i++) {
+        if (v->name.n && fx_str_is(v->name, l->print[i])) {
+            l->print_found |= UINT64_C(1) << i;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Why v is kept; NULL: it isn't. */
 static const char *must_keep(fx_lower *l, const fx_op *op, const fx_value *v)
 {
@@ -275,6 +286,8 @@ static const char *must_keep(fx_lower *l, const fx_op *op, const fx_value *v)
         return "it has a kernel of its own, or comes from outside";
     if (l->unfused)
         return "nothing is fused";
+    if (fx_lower_printed(l, v))
+        return "it is printed";
     if (fx_fused_inner(l, v))
         return NULL;
     if (fx_fused_result(l, v))
@@ -294,7 +307,8 @@ static fx_status choose(fx_lower *l, const fx_block *b)
         for (int i = 0; i < op->n_regions; i++)
             FX_TRY(choose(l, op->regions[i]->first));
         for (int i = 0; i < op->n_out; i++) {
-            const char *why = op->out[i].uses && op->out[i].type.dtype != FX_CHAIN ? must_keep(l, op, &op->out[i]) : NULL;
+            bool read = op->out[i].uses || fx_lower_printed(l, &op->out[i]);
+            const char *why = read && op->out[i].type.dtype != FX_CHAIN ? must_keep(l, op, &op->out[i]) : NULL;
 
             if (why && (!fx_lower_keep(l, &op->out[i], 0) || !fx_lower_note_reason(l, &op->out[i], why)))
                 return no_memory(l);
@@ -481,6 +495,7 @@ static fx_status push_launch(fx_lk *c, const fx_op *op)
     n.args = keep_ints(l, c->args.at, c->args.n);
     n.buffers = keep_ints(l, c->tensors.at, c->tensors.n);
     n.origin = fx_str_n(origin ? origin : "", origin ? label.n : 0);
+    n.op = fx_str_of(fx_opcode_name(op->code));
     if (!origin || !n.args || !n.buffers || l->no_memory || !FX_VEC_PUSH(&l->launches, l->mem, n))
         return no_memory(l);
     return fx_lower_note_ops(c, op) ? FORNAX_OK : no_memory(l);
@@ -915,12 +930,22 @@ static fx_status lower_op(fx_lower *l, fx_op *op)
 }
 
 /* What comes from outside is there before all else: a kernel may be launched before the op that names its weight. */
+static fx_status lower_and_print(fx_lower *l, fx_op *op)
+{
+    FX_TRY(lower_op(l, op));
+    for (int i = 0; l->n_print && i < op->n_out; i++) {
+        if (op->out[i].type.dtype != FX_CHAIN && fx_lower_printed(l, &op->out[i]) && fx_lower_kept(l, &op->out[i]) >= 0)
+            FX_TRY(fx_lower_print(l, op, &op->out[i], op->out[i].name));
+    }
+    return FORNAX_OK;
+}
+
 fx_status fx_lower_block(fx_lower *l, const fx_block *b)
 {
     for (int pass = 0; pass < 2; pass++) {
         for (fx_op *op = b->first; op; op = op->next) {
             if (comes_from_outside(op) == (pass == 0))
-                FX_TRY(lower_op(l, op));
+                FX_TRY(lower_and_print(l, op));
         }
     }
     return FORNAX_OK;
@@ -1005,7 +1030,8 @@ static fx_status lower_graph(fx_lower *l, fx_kplan **out)
 
 fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, const fx_lower_options *o, fx_kplan **out, fx_error *err)
 {
-    fx_lower l = { .g = g, .lanes = o->lanes, .unfused = o->unfused, .explain = o->explain, .arena = arena, .mem = arena->mem, .err = err,
+    fx_lower l = { .g = g, .lanes = o->lanes, .unfused = o->unfused, .print = o->print, .n_print = o->n_print,
+                   .explain = o->explain, .arena = arena, .mem = arena->mem, .err = err,
                    .m = fx_kir_module_new(arena) };
     fx_status st;
 
@@ -1016,6 +1042,10 @@ fx_status fx_lower_kir(fx_arena *arena, const fx_graph *g, const fx_lower_option
     fx_map_init(&l.inner, l.mem);
     fx_map_init(&l.results, l.mem);
     st = l.m ? lower_graph(&l, out) : no_memory(&l);
+    for (size_t i = 0; i < o->n_print && st == FORNAX_OK; i++) {
+        if (!(l.print_found >> i & 1))
+            st = fx_fail_param(err, FORNAX_ENOTFOUND, "print", "print: graph %.*s has no value %.100s", FX_STR_ARG(g->name), o->print[i]);
+    }
     fx_map_done(&l.kept);
     fx_map_done(&l.texts);
     fx_map_done(&l.reasons);

@@ -16,6 +16,8 @@
 typedef struct fx_lower_options {
     int lanes;                   /* of f32 in the machine's vectors: shapes tiles; 0, 1: no tiles */
     bool unfused;                /* every value is kept, a kernel for each op */
+    const char *const *print;    /* [n_print] names of values that are kept, and printed when they are there; at most 64 */
+    size_t n_print;
     fx_buf *explain;             /* gets a line for each value and each launch, for people; NULL: nobody asks */
 } fx_lower_options;
 

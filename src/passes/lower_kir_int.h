@@ -33,6 +33,9 @@ struct fx_lower {
     const fx_graph *g;
     int lanes;                   /* of f32 in a vector of the machine */
     bool unfused;
+    const char *const *print;
+    size_t n_print;
+    uint64_t print_found;        /* a bit for each of 'print' */
     fx_buf *explain;
     fx_map reasons;              /* if explained: value to why it is kept, a text */
     FX_VEC(fx_launch_ops) made_of;
@@ -123,6 +126,9 @@ fx_status fx_lower_own_tensor(fx_lower *l, const fx_value *v, int32_t *tensor);
 fx_status fx_lower_kept_in(fx_lower *l, const fx_op *op, const fx_value *v, int32_t *tensor);
 /* A launch that is no kernel, to be filled: l->launches.at[*at]. */
 fx_status fx_lower_launch(fx_lower *l, fx_klaunch_kind kind, const fx_op *op, size_t *at);
+/* v goes to the log behind this text; NULL: only the text. */
+fx_status fx_lower_print(fx_lower *l, const fx_op *op, const fx_value *v, fx_str text);
+bool fx_lower_printed(fx_lower *l, const fx_value *v);   /* by the options */
 /* lower_sized.c: ops whose values tell how large the result is; and what an op that is computed where it is read tells of sizes. */
 fx_status fx_lower_nonzero(fx_lower *l, fx_op *op);
 fx_status fx_lower_nms(fx_lower *l, fx_op *op);

@@ -102,6 +102,7 @@ void fx_kexec_free(fx_kexec *x)
     fx_mem_free(x->mem, x->interps, ((size_t)x->plan->n_kernels + 1) * sizeof(fx_kir_interp *));
     fx_mem_free(x->mem, x->customs, x->customs ? (size_t)x->plan->n_customs * sizeof(*x->customs) : 0);
     fx_packages_close(x->packages);
+    fx_kexec_check_done(x);
     for (int32_t i = 0; x->memory && i <= x->n_stages; i++) {
         if (x->memory[i].p)
             fx_pages_free(x->memory[i].p, x->memory[i].bytes);
@@ -193,6 +194,8 @@ static fx_status run_kernel(fx_kexec *x, const fx_klaunch *n, fx_error *err)
         fx_kir_interp_run(x->interps[n->kernel], &l, 0, fx_kir_interp_tasks(x->interps[n->kernel], &l), &fault);
     if (fault.op < 0)
         return FORNAX_OK;
+    if (fault.axis == FX_KIR_UNWRITTEN)
+        return fx_kexec_unwritten(x, n, &fault, err);
     return fx_fail(err, FORNAX_EARG, "%.*s: index %lld is outside of axis %d, which has %lld", FX_STR_ARG(n->origin),
                    (long long)fault.index, (int)fault.axis, (long long)fault.extent);
 }
@@ -241,6 +244,13 @@ static fx_status run_while(fx_kexec *x, int32_t i, fx_error *err)
     return FORNAX_OK;
 }
 
+static fx_status run_data(fx_kexec *x, const fx_klaunch *n, fx_kexec_run_fn run, fx_error *err)
+{
+    bool looked_at = x->checks.nan || x->checks.unset || x->checks.log;
+
+    return looked_at ? fx_kexec_checked(x, n, run, err) : run(x, n, err);
+}
+
 static fx_status run_launch(fx_kexec *x, int32_t i, fx_error *err)
 {
     const fx_klaunch *n = &x->plan->launches[i];
@@ -248,13 +258,13 @@ static fx_status run_launch(fx_kexec *x, int32_t i, fx_error *err)
 
     FX_TRY(check_known(x, n, err));
     switch (n->kind) {
-    case FX_KLAUNCH_KERNEL: return run_kernel(x, n, err);
-    case FX_KLAUNCH_CUSTOM: return fx_kexec_custom(x, n, err);
+    case FX_KLAUNCH_KERNEL: return run_data(x, n, run_kernel, err);
+    case FX_KLAUNCH_CUSTOM: return run_data(x, n, fx_kexec_custom, err);
     case FX_KLAUNCH_COND: return is_true(x, n) ? run_launches(x, i + 1, second, err) : run_launches(x, second, second + n->n_second, err);
     case FX_KLAUNCH_WHILE: return run_while(x, i, err);
     case FX_KLAUNCH_SIZE: return run_size(x, i, err);
-    case FX_KLAUNCH_UNPACK: return fx_kexec_unpack(x, n, err);
-    case FX_KLAUNCH_PRINT: return fx_kexec_print(x, n, err);
+    case FX_KLAUNCH_UNPACK: return run_data(x, n, fx_kexec_unpack, err);
+    case FX_KLAUNCH_PRINT: return run_data(x, n, fx_kexec_print, err);
     }
     return fx_fail(err, FORNAX_EINTERNAL, "a launch of no kind");
 }
@@ -271,7 +281,9 @@ fx_status fx_kexec_run(fx_kexec *x, const fx_kvalue *inputs, fx_kvalue *outputs,
 {
     FX_TRY(fx_kexec_prepare(x, inputs, err));
     FX_TRY(set_data(x, inputs, outputs, err));
+    fx_kexec_check_begin(x);
     FX_TRY(run_launches(x, 0, x->plan->n_launches, err));
+    FX_TRY(fx_kexec_check_end(x, err));
     fx_kexec_tell_outputs(x, outputs);
     for (int32_t i = 0; i < x->plan->n_outputs; i++)
         outputs[i].data = x->data[x->plan->outputs[i]];

@@ -38,6 +38,14 @@ void fx_kexec_weight(fx_kexec *x, int32_t tensor, const void *data);
 /* Where ops print to, at level information; NULL, as at first: nowhere. */
 void fx_kexec_log(fx_kexec *x, const fx_log *log);
 
+/* Runs that are looked at, for finding faults. */
+typedef struct fx_kexec_checks {
+    bool nan;                    /* a result with a NaN ends the run if no operand of the launch has one */
+    bool unset;                  /* so does a read of what nobody wrote; kernels must be interpreted */
+    bool log;                    /* a line for each launch */
+} fx_kexec_checks;
+fx_status fx_kexec_check(fx_kexec *x, const fx_kexec_checks *c, fx_error *err);
+
 /* inputs: [plan->n_inputs], whose types must fit.  outputs: [plan->n_outputs], filled: where data is NULL the result lies in memory of
  * x until the next run, else there (it must be large enough for the sizes that the inputs give; see fx_kexec_sizes): not
  * for one whose size only the run tells.  An index outside an axis is FORNAX_EARG, with the op and the axis. */

@@ -17,6 +17,10 @@ struct fx_kexec {
     const fx_kcode *code;
     fx_pool *pool;
     const fx_log *log;
+    fx_kexec_checks checks;
+    uint8_t **written;           /* if reads are checked: of each tensor, a byte for each element; NULL: all of it is written */
+    size_t *n_written;           /* bytes there */
+    uint8_t **watched;           /* of the launch at hand */
     fx_kir_interp **interps;     /* [n_kernels] where there is no code */
     bool laid_out;               /* what inputs tell */
     int64_t *symbols, *sizes, *bytes;    /* [n_symbols], [n_sizes], of each tensor; the last two -1 where not known yet */
@@ -55,5 +59,16 @@ fx_status fx_kexec_unpack(fx_kexec *x, const fx_klaunch *n, fx_error *err);
 fx_status fx_kexec_print(fx_kexec *x, const fx_klaunch *n, fx_error *err);
 /* "f32[2] [1, 2]"; of a large one its edges. */
 void fx_kexec_put_tensor(const fx_kexec *x, int32_t tensor, fx_buf *b);
+
+/* ---- kexec_check.c ---- */
+
+typedef fx_status (*fx_kexec_run_fn)(fx_kexec *x, const fx_klaunch *n, fx_error *err);
+/* A launch, by run, looked at as x->checks says. */
+fx_status fx_kexec_checked(fx_kexec *x, const fx_klaunch *n, fx_kexec_run_fn run, fx_error *err);
+void fx_kexec_check_begin(fx_kexec *x);                  /* before a run's first launch, and behind its last */
+fx_status fx_kexec_check_end(fx_kexec *x, fx_error *err);
+void fx_kexec_check_done(fx_kexec *x);
+/* The sentence for a kernel's fault of the kind FX_KIR_UNWRITTEN. */
+fx_status fx_kexec_unwritten(const fx_kexec *x, const fx_klaunch *n, const fx_kir_fault *f, fx_error *err);
 
 #endif

@@ -53,6 +53,16 @@ def test_forms(graph, tmp_path):
     assert status == 0 and ".target sm_80" in out, err
 
 
+def test_stages(graph, tmp_path):
+    status, out, err = compile_it(graph, "-o", tmp_path / "x.fxa", "--dump", tmp_path / "stages")
+    assert status == 0 and not out, err
+    stages = {p.name: p.read_text() for p in (tmp_path / "stages").iterdir()}
+    assert sorted(stages) == ["1-graph.txt", "2-plan.txt", "3-kir.txt", "4-math.txt", "5-wide.txt", "6-llvm.txt", "7-asm.txt"]
+    assert "%h = matmul %x, %w" in stages["1-graph.txt"] and "launch 2: kernel softmax_1" in stages["2-plan.txt"]
+    assert " = exp " in stages["3-kir.txt"] and " = exp " not in stages["4-math.txt"]
+    assert "f32x" in stages["5-wide.txt"] and "define" in stages["6-llvm.txt"] and "softmax_1:" in stages["7-asm.txt"]
+
+
 def test_the_page_on_graphs(tmp_path):
     """The text of docs/graph.md compiles, to as many kernels as it says, by the commands that it shows."""
     page = (Path(__file__).parents[2] / "docs/graph.md").read_text()

@@ -6,7 +6,8 @@
  *            input "DTYPE RANK SIZES... STRIDES... OFFSET BYTES\n" and its bytes; strides and offset count elements.
  * A result:  "ok OUTPUTS\n", for each "DTYPE RANK SIZES... BYTES\n" and its bytes; or "fault STATUS BYTES\n" and a sentence.
  *
- * The last graph of the text is run. ref runs it op by op as it stands; the others lower it to kernels. */
+ * The last graph of the text is run. ref runs it op by op as it stands; the others lower it to kernels. interp also looks that nobody
+ * reads what nobody wrote. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +169,8 @@ static fx_status run_plan(one_case *c, const fx_tgraph *t, fx_error *err)
         memcpy(in[i].dim, d.dim, (size_t)d.rank * sizeof(int64_t));
     }
     st = fx_kexec_new(&x, &fx_mem_libc, p, fx_tgraph_code(t), NULL, err);
+    if (st == FORNAX_OK && !fx_tgraph_code(t))
+        st = fx_kexec_check(x, &(fx_kexec_checks){ .unset = true }, err);
     if (st == FORNAX_OK)
         st = fx_kexec_run(x, in, out, err);
     c->n_out = st == FORNAX_OK ? p->n_outputs : 0;

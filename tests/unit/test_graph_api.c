@@ -288,6 +288,42 @@ TEST(an_index_becomes_slices)
     teardown();
 }
 
+/* A reported case: plain indexing of a matrix. What is wrong is said when it is made, with line, op and shapes. */
+TEST(one_row_of_a_matrix)
+{
+    static const struct { int64_t at[3]; int n; const char *fault; } rows_at[] = {
+        { { 1 }, 1, NULL }, { { -1 }, 1, NULL }, { { 3, -5 }, 2, NULL },
+        { { 7 }, 1, "slice: start, length and step leave the axis; operands i32[4,5]" },
+        { { -5 }, 1, "i32[4,5]" },
+        { { 1, 2, 3 }, 3, "index: 3 items for 2 axes, of i32[4,5]" },
+    };
+    fornax_dim dims[2] = { { 3, NULL }, { -1, NULL } };
+    fornax_index items[3];
+    fornax_graph *g;
+    fornax_value *x;
+
+    for (size_t i = 0; i < sizeof(rows_at) / sizeof(*rows_at); i++) {
+        setup();
+        g = fornax_graph_new(mod, "g");
+        x = input(g, "x", fornax_type2(FORNAX_I32, fornax_dim_of(4), fornax_dim_of(5)));
+        for (int k = 0; k < 3; k++)
+            items[k] = fornax_index_at(fornax_dim_of(rows_at[i].at[k]));
+        x = fornax_op_index(g, x, items, (size_t)rows_at[i].n);
+        if (rows_at[i].fault)
+            check_fault(fornax_module_check(mod, NULL), "test_graph_api.c:", rows_at[i].fault);
+        else
+            CHECK(fornax_value_type(x).dtype == FORNAX_I32 && fornax_value_type(x).rank == 2 - rows_at[i].n);
+        CHECK(!x == (rows_at[i].fault != NULL));
+        teardown();
+    }
+    setup();
+    g = fornax_graph_new(mod, "g");
+    x = input(g, "x", fornax_type2(FORNAX_I32, fornax_dim_of(4), fornax_dim_of(5)));
+    CHECK(!fornax_op_reshape(g, x, dims, 2));
+    check_fault(FORNAX_EARG, "test_graph_api.c:", "reshape: no size for -1 makes as many elements: i32[4,5] to i32[3,-1]");
+    teardown();
+}
+
 /* ---- Effects and control flow ---------------------------------------------------------------------- */
 
 static fornax_type buffer_of(fornax_type t)

@@ -2,7 +2,11 @@
  * all the same, else skipped. */
 #include "fxtest.h"
 
+#include <math.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -273,10 +277,10 @@ TEST(async_and_reusing)
     remove_dir();
 }
 
-/* A file whose bytes are changed, one here, one there, is refused with its name. */
+/* A file whose bytes are changed, one here, one there (each one in a long run), is refused with its name. */
 TEST(damaged_files)
 {
-    size_t step = getenv("FXTEST_LONG") ? 7 : 211;
+    size_t step = getenv("FXTEST_LONG") ? 1 : 211;
     fornax_compiled *c = NULL, *again = NULL;
     char path[128];
     fx_buf file;
@@ -314,6 +318,115 @@ TEST(damaged_files)
     fornax_context_close(ctx);
 }
 
+/* ---- Processes that are killed --------------------------------------------------------------------------------- */
+
+static uint64_t random_state;
+
+static uint64_t draw(uint64_t n)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (random_state >> 33) % n;
+}
+
+/* Compiles layers that differ, by the cache folder and to a file in turn, until it is killed. */
+static void compile_forever(int first)
+{
+    char path[128];
+
+    setup(dir);
+    for (int i = first;; i++) {
+        fornax_module *m = NULL;
+        fornax_compiled *c = NULL;
+
+        if (fornax_module_open(&m, ctx, &err) != FORNAX_OK ||
+            fornax_graph_compile_reusing(&c, build_layer(m, "layer", 3, 2 + i % 5), NULL, &err) != FORNAX_OK)
+            _exit(1);
+        fornax_module_close(m);
+        file_in(path, sizeof(path), "saved.fxa");
+        if (fornax_compiled_save(c, path, &err) != FORNAX_OK)
+            _exit(2);
+        fornax_compiled_close(c);
+        file_in(path, sizeof(path), i % 2 ? "manifest" : "no file");
+        unlink(path);                    /* what the folder says of itself may be lost at any time */
+    }
+}
+
+static pid_t start_compiler(int first)
+{
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0)
+        compile_forever(first);
+    return pid;
+}
+
+static bool remove_artifact(void *user, const fx_folder_entry *e)
+{
+    (void)user;
+    if (strstr(e->name, ".fxa") && strcmp(e->name, "saved.fxa") != 0)
+        remove_entry(NULL, e);
+    return true;
+}
+
+/* What is there is used, or made anew: nothing wrong runs, and the file that was saved is whole or isn't there. */
+static void check_what_is_left(void)
+{
+    fornax_cache_stats stats = { .size = sizeof(stats) };
+    fornax_compiled *c = NULL;
+    fornax_module *m = NULL;
+    char path[128];
+
+    setup(dir);
+    CHECK_OK(fornax_module_open(&m, ctx, &err), err);
+    CHECK_OK(fornax_graph_compile_reusing(&c, build_layer(m, "layer", 3, 2), NULL, &err), err);
+    fornax_module_close(m);
+    check_layer(c);
+    fornax_compiled_close(c);
+    fornax_context_get_cache(ctx, &stats);
+    CHECK_EQ_U64(stats.faults, 0);
+    file_in(path, sizeof(path), "saved.fxa");
+    if (access(path, F_OK) == 0) {
+        c = NULL;
+        CHECK_OK(fornax_compiled_load(&c, ctx, path, &err), err);
+        fornax_compiled_close(c);
+    }
+    fornax_context_close(ctx);
+}
+
+TEST(killed_at_any_moment)
+{
+    int tries = getenv("FXTEST_LONG") ? 200 : 5, status;
+    fornax_compiled *c = NULL;
+
+    setup(NULL);
+    if (!compile_layer(&c, false)) {
+        static char why[sizeof(err.text)];
+
+        memcpy(why, err.text, sizeof(why));
+        fornax_context_close(ctx);
+        SKIP(why);
+    }
+    fornax_compiled_close(c);
+    fornax_context_close(ctx);
+    make_dir();
+    random_state = (uint64_t)getpid();
+    for (int t = 0; t < tries; t++) {
+        pid_t one = start_compiler(t), other = start_compiler(t + 1);
+        const struct timespec wait = { 0, (long)draw(t % 4 ? 60000000 : 300000000) };
+
+        nanosleep(&wait, NULL);
+        CHECK(kill(one, SIGKILL) == 0 && waitpid(one, &status, 0) == one && WIFSIGNALED(status));
+        check_what_is_left();
+        CHECK(kill(other, SIGKILL) == 0 && waitpid(other, &status, 0) == other);
+        if (!WIFSIGNALED(status))
+            FXTEST_FAIL("a compile failed beside one that was killed: status %d", status);
+        fx_folder_list(dir, remove_artifact, NULL, NULL);        /* to be written again */
+    }
+    remove_dir();
+}
+
 /* ---- Sizes that a run tells, and what it prints ------------------------------------------------------------ */
 
 static char printed[8][200];
@@ -324,6 +437,18 @@ static void take_line(void *user, int level, const char *line)
     (void)user;
     if (level == 2 && n_printed < 8)
         snprintf(printed[n_printed++], sizeof(printed[0]), "%s", line);
+}
+
+static void open_with_log(void)
+{
+    fornax_context_options o = FORNAX_OPTIONS(fornax_context_options);
+
+    setup(NULL);
+    fornax_context_close(ctx);
+    o.log = take_line;
+    o.log_level = 2;
+    CHECK_OK(fornax_context_open(&ctx, &o, &err), err);
+    n_printed = 0;
 }
 
 /* Where x isn't 0; printed before and behind a loop of two turns, each of which prints. */
@@ -399,15 +524,140 @@ static void check_places(bool interpret)
 
 TEST(sizes_that_a_run_tells_and_what_it_prints)
 {
-    fornax_context_options o = FORNAX_OPTIONS(fornax_context_options);
-
-    setup(NULL);
-    fornax_context_close(ctx);
-    o.log = take_line;
-    o.log_level = 2;
-    CHECK_OK(fornax_context_open(&ctx, &o, &err), err);
+    open_with_log();
     check_places(true);
     check_places(false);
+    fornax_context_close(ctx);
+}
+
+/* ---- Runs that are looked at ----------------------------------------------------------------------------------- */
+
+/* Of a graph as text, its one input two numbers; the status of compiling, or else of running. */
+static fornax_status run_with(const char *text, const fornax_compile_options *o, const float numbers[2], float results[2])
+{
+    fornax_tensor in = tensor(1, 2, 0, numbers), out = tensor(1, 2, 0, results);
+    fornax_module *m = NULL;
+    fornax_compiled *c = NULL;
+    fornax_program *p = NULL;
+    fornax_status st;
+
+    CHECK_OK(fornax_module_parse(&m, ctx, "text", text, strlen(text), &err), err);
+    st = fornax_graph_compile(&c, fornax_module_graph(m, 0), o, &err);
+    fornax_module_close(m);
+    if (st == FORNAX_OK)
+        st = fornax_program_open(&p, c, &err);
+    if (st == FORNAX_OK)
+        st = fornax_program_run(p, &in, 1, &out, 1, &err);
+    fornax_program_close(p);
+    fornax_compiled_close(c);
+    return st;
+}
+
+static const char logs[] = "graph @main {\n  %x = input f32[n]\n  %l = log %x\n  %s = add %l, %l\n  %y = abs %s\n  output %y\n}\n";
+
+static void check_options(bool interpret)
+{
+    fornax_compile_options o = FORNAX_OPTIONS(fornax_compile_options);
+    static const float sound[2] = { 1, 1 }, unsound[2] = { 1, -1 }, nan_given[2] = { 1, NAN };
+    const char *names[] = { "s", "l" };
+    float y[2];
+    fornax_status st;
+
+    o.interpret = interpret;
+    o.check_nan = 1;
+    st = run_with(logs, &o, sound, y);
+    if (st == FORNAX_EUNSUP && !interpret)
+        return;
+    CHECK_OK(st, err);
+    CHECK_EQ_I64(run_with(logs, &o, unsound, y), FORNAX_EARG);
+    CHECK_STR(err.text, "l (log): element [1] of its result is NaN, and none of its operands has one");
+    CHECK_OK(run_with(logs, &o, nan_given, y), err);
+    CHECK(y[0] == 0 && isnan(y[1]));
+    o.check_nan = 0;
+    CHECK_OK(run_with(logs, &o, unsound, y), err);
+    n_printed = 0;
+    o.print = names;
+    o.n_print = 2;
+    CHECK_OK(run_with(logs, &o, sound, y), err);
+    CHECK_EQ_I64(n_printed, 2);
+    CHECK_STR(printed[0], "l: f32[2] [0, 0]");
+    CHECK_STR(printed[1], "s: f32[2] [0, 0]");
+    names[1] = "nothing";
+    CHECK_EQ_I64(run_with(logs, &o, sound, y), FORNAX_ENOTFOUND);
+    CHECK_STR(err.text, "print: graph main has no value nothing");
+    o.n_print = 65;
+    CHECK_EQ_I64(run_with(logs, &o, sound, y), FORNAX_EARG);
+    CHECK_STR(err.param, "print");
+    o.n_print = 0;
+    o.log_launches = 1;
+    n_printed = 0;
+    CHECK_OK(run_with(logs, &o, sound, y), err);
+    CHECK_EQ_I64(n_printed, 1);
+    CHECK(strstr(printed[0], "launch 1: y (abs) reads x f32[2], writes y f32[2], ") == printed[0]);
+}
+
+TEST(options_for_finding_faults)
+{
+    open_with_log();
+    check_options(true);
+    check_options(false);
+    fornax_context_close(ctx);
+}
+
+/* Kernels that the library makes never read what they didn't write; what it is like if one does is in test_lower.c. */
+TEST(reads_are_checked_by_the_interpreter)
+{
+    fornax_compile_options o = FORNAX_OPTIONS(fornax_compile_options);
+    static const float numbers[2] = { 1, 1 };
+    float y[2];
+
+    setup(NULL);
+    o.check_unset = 1;
+    CHECK_OK(run_with(logs, &o, numbers, y), err);
+    CHECK(y[0] == 0 && y[1] == 0);
+    o.target = "host";
+    CHECK_EQ_I64(run_with(logs, &o, numbers, y), FORNAX_EARG);
+    CHECK_STR(err.param, "target");
+    fornax_context_close(ctx);
+}
+
+TEST(stages_go_to_a_folder)
+{
+    static const struct { const char *file, *has; bool code; } stages[] = {
+        { "1-graph.txt", "%l = log %x", false },   { "2-plan.txt", "launch 1: kernel abs_0, for %y", false },
+        { "3-kir.txt", " = log ", false },         { "4-math.txt", "kernel @abs_0(", false },
+        { "5-wide.txt", "kernel @abs_0(", false }, { "6-llvm.txt", "define ", true },
+        { "7-asm.txt", "abs_0", true },
+    };
+    fornax_compile_options o = FORNAX_OPTIONS(fornax_compile_options);
+    static const float numbers[2] = { 1, 1 };
+    float y[2];
+
+    setup(NULL);
+    for (int interpret = 1; interpret >= 0; interpret--) {
+        fornax_status st;
+
+        make_dir();
+        o.interpret = interpret;
+        o.dump_dir = dir;
+        st = run_with(logs, &o, numbers, y);
+        for (size_t i = 0; i < sizeof(stages) / sizeof(*stages) && st == FORNAX_OK; i++) {
+            char path[128];
+            fx_buf text;
+
+            fx_buf_init(&text, &fx_mem_libc);
+            file_in(path, sizeof(path), stages[i].file);
+            CHECK_EQ_I64(fx_file_read(&text, path, 1 << 24, &err), stages[i].code && interpret ? FORNAX_ENOTFOUND : FORNAX_OK);
+            fx_buf_putc(&text, 0);
+            if (!(stages[i].code && interpret) && !strstr(text.p, stages[i].has))
+                FXTEST_FAIL("%s has no \"%s\"", stages[i].file, stages[i].has);
+            fx_buf_done(&text);
+        }
+        CHECK(st == FORNAX_OK || (st == FORNAX_EUNSUP && !interpret));
+        remove_dir();
+    }
+    o.dump_dir = "/dev/null/x";
+    CHECK(run_with(logs, &o, numbers, y) != FORNAX_OK);
     fornax_context_close(ctx);
 }
 

@@ -90,4 +90,49 @@ TEST(refused)
     }
 }
 
+/* ---- Runs that are checked ------------------------------------------------------------------------------- */
+
+/* Kernel 'which' of the graph writes, and nothing else is changed, only the first of its four elements. */
+static void run_without(const char *graph, int which, const char *fault)
+{
+    static const char text[] = "kernel @k(%y: f32[4] out, %x: f32[4] in) {\n  grid {\n    yield 1\n  }\n  body %t {\n    %v = load f32 %x[0]\n"
+                               "    store %v, %y[0]\n  }\n}\n";
+    fx_kvalue in[MAX_ENDS] = { 0 }, results[MAX_ENDS] = { 0 };
+    fx_error err = { 0 };
+    fx_kexec *x = NULL;
+    fx_kplan *p = NULL;
+    fx_kir_module *other;
+    fx_module *m;
+    fx_arena a;
+
+    fx_arena_init(&a, &fx_mem_libc, 0);
+    CHECK_OK(fx_module_parse(&m, &a, "test", fx_str_of(graph), &err), err);
+    CHECK_OK(fx_lower_kir(&a, m->last, &(fx_lower_options){ .unfused = true }, &p, &err), err);
+    CHECK_OK(fx_kir_parse(&other, &a, "test", fx_str_of(text), &err), err);
+    if (which >= 0)
+        p->kernels[which] = other->first;
+    for (int32_t i = 0; i < p->n_kernels; i++)
+        CHECK_OK(fx_kir_check(p->kernels[i], &err), err);
+    make_input(p, &p->tensors[p->inputs[0]], &in[0]);
+    CHECK_OK(fx_kexec_new(&x, &fx_mem_libc, p, NULL, NULL, &err), err);
+    CHECK_OK(fx_kexec_check(x, &(fx_kexec_checks){ .unset = true }, &err), err);
+    for (int turn = 0; turn < 2; turn++) {
+        CHECK_EQ_I64(fx_kexec_run(x, in, results, &err), fault ? FORNAX_EARG : FORNAX_OK);
+        if (fault)
+            CHECK_STR(err.text, fault);
+    }
+    fx_kexec_free(x);
+    free(in[0].data);
+    fx_arena_done(&a);
+}
+
+TEST(reads_of_what_nobody_wrote)
+{
+    static const char graph[] = "%x = input f32[4]\n%a = negate %x\n%b = abs %a\noutput %b";
+
+    run_without(graph, -1, NULL);
+    run_without(graph, 0, "b (abs): it reads element [1] of a, which nobody wrote");
+    run_without(graph, 1, "output 0 (b): nobody wrote its element [1]");
+}
+
 FXTEST_MAIN()

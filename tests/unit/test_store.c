@@ -225,6 +225,27 @@ TEST(a_foreign_file_is_made_anew)
     fx_store_close(s);
 }
 
+/* Code that others may have written isn't used, whatever its checksum. */
+TEST(a_file_of_another_user_is_made_anew)
+{
+    fx_store *s = open_at(new_folder("others"), CAP);
+
+    write_to(s, 1);
+    CHECK(chmod(file_of(1), 0666) == 0);
+    CHECK(!has(s, 1));
+    CHECK(strstr(said, "another user owns it, or everybody may write it"));
+    write_to(s, 1);
+    CHECK(has(s, 1));
+    if (geteuid() == 0) {
+        CHECK(chown(file_of(1), 12345, 12345) == 0);
+        CHECK(!has(s, 1));
+        write_to(s, 1);
+        CHECK(has(s, 1));
+    }
+    CHECK_EQ_I64(warnings, 1);
+    fx_store_close(s);
+}
+
 TEST(folders_that_cannot_be_written)
 {
     char file[128], below[160];
