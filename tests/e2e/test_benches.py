@@ -14,16 +14,29 @@ LONG = str(ROOT / "tests/data/models/falcon")       # its context has room for 5
 OPENVINO_SECONDS, ONNXRUNTIME_SECONDS = 0.002, 0.004
 OPENVINO = f"""
 import os, time
+class GenerationConfig:
+    def __init__(self, ignore_eos, do_sample, apply_chat_template): assert ignore_eos and not do_sample and not apply_chat_template
+class SchedulerConfig: pass
+class Answer: pass
+def made(settings, n):
+    time.sleep({OPENVINO_SECONDS} * (2 + settings.max_new_tokens))
+    out = Answer()
+    out.tokens = out.m_generation_ids = [[7] * (settings.max_new_tokens - (n > 1 and "OPENVINO_EARLY" in os.environ))]
+    return out
 class LLMPipeline:
     def __init__(self, path, device, **options):
         print("a library's own words", flush=True)
         assert device == "CPU" and options["INFERENCE_NUM_THREADS"] == 2 and os.path.isdir(path)
-    def generate(self, prompts, max_new_tokens, ignore_eos, do_sample):
-        assert ignore_eos and not do_sample
-        time.sleep({OPENVINO_SECONDS} * (2 + max_new_tokens))
-        made = max_new_tokens - ("early" in os.environ.get("OPENVINO_FAKE", "") and len(prompts) > 1)
-        self.tokens = [[7] * made for _ in prompts]
-        return self
+    def generate(self, ids, settings):
+        assert ids.shape[0] == 1
+        return made(settings, 1)
+class ContinuousBatchingPipeline:
+    def __init__(self, path, plan, device, options):
+        assert device == "CPU" and options == {{"INFERENCE_NUM_THREADS": 2}} and plan.enable_prefix_caching is False
+    def generate(self, ids, settings):
+        assert len(settings) == len(ids) == 16 and {{x.shape[0] for x in ids}} == {{1}}
+        out = made(settings[0], 16)
+        return [out] * 16
 """
 ONNXRUNTIME = f"""
 import json, time
@@ -85,7 +98,7 @@ def test_one_peer_one_cell_and_what_is_asked(peers):
 
 
 def test_a_peer_that_stops_early_has_no_rate(peers):
-    p = peers("--rounds", "1", "--cells", "batch", OPENVINO_FAKE="early")
+    p = peers("--rounds", "1", "--cells", "batch", OPENVINO_EARLY="1")
     assert p.returncode == 1 and p.stderr.endswith(f"openvino failed: made {16 * 127} tokens, not {16 * 128}\n") and not p.stdout
 
 
