@@ -2,6 +2,8 @@
  *
  * What a launch reads and writes is told by its kernel's buffers.  For reads of what nobody wrote each of the plan's own tensors
  * has a byte an element, which the interpreter keeps (kir.h); what isn't a kernel of the loop IR writes all of its results. */
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "runtime/kexec_int.h"
 #include "tensor/tensor.h"

@@ -68,7 +68,7 @@ def test_the_page_on_graphs(tmp_path):
     page = (Path(__file__).parents[2] / "docs/graph.md").read_text()
     (tmp_path / "head.txt").write_text(re.search(r"```graph\n(.*?)```", page, re.S).group(1))
     commands = re.findall(r"^    fornax compile (.*?)(?: +#.*)?$", page, re.M)
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         p = subprocess.run([FORNAX, "compile", *command.split()], capture_output=True, text=True, timeout=300, cwd=tmp_path)
         if "libfornax-llvm" in p.stderr:
