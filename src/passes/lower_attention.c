@@ -1,6 +1,6 @@
 /* lower_attention.c - one kernel for matmul(g(softmax(f(matmul(q, k)))), v), f and g element by element.
  *
- *     task: ROWS rows of queries of one batch
+ *     task: some rows of queries of one batch, so many that all keys fit in one piece if that can be
  *       three turns over all keys, in pieces of as many as 's' has room for, from the first on:
  *         s = f(q @ k) for the piece, unless it is there from the turn before
  *         turn 0:    the greatest of each row
@@ -14,16 +14,17 @@
 
 #include <math.h>
 
-enum { ROWS = 32, KEYS = 64, MOST_KEYS = 1024, ROOM = 240 << 10 };
+enum { MOST_ROWS = 64, LEAST_ROWS = 8, KEYS = 64, ROOM = 240 << 10 };
 
 typedef struct attention {
     fx_lk *c;
     fx_op *scores, *softmax, *product;
-    int rank, lanes, tile;       /* of the result; of a vector; rows whose sums are in registers */
-    int64_t width, v_width, padded, piece;       /* of q and k; of v, and that in whole vectors; keys of a piece */
+    int rank, lanes, tile, vectors;      /* of the result; of a vector; rows and vectors of values whose sums are in registers */
+    int64_t width, v_width, padded;      /* of q and k; of v, and that in whole vectors */
+    int64_t rows, piece;         /* of a task; keys of a piece */
     fx_kop *index[FX_MAX_RANK];  /* outer axes of the result */
     fx_kop *row0, *n_rows, *n_keys;
-    fx_kop *q, *k, *v, *s, *acc, *part, *greatest, *sum;         /* arrays: part is [ROWS, KEYS] */
+    fx_kop *q, *k, *v, *s, *acc, *part, *greatest, *sum;         /* arrays: part is [rows, KEYS] */
 } attention;
 
 static fx_kop *op2(attention *a, fx_kir_code code, fx_kop *x, fx_kop *y) { return fx_kir_op2(a->c->m, code, x, y); }
@@ -32,125 +33,18 @@ static fx_kop *times(attention *a, fx_kop *x, int64_t n) { return fx_lk_mul(a->c
 static fx_kop *plus(attention *a, fx_kop *x, fx_kop *y) { return fx_lk_add(a->c, x, y); }
 static fx_kop *least(attention *a, fx_kop *x, fx_kop *y) { return op2(a, FX_KIR_MIN, x, y); }
 static fx_kop *f32(attention *a, fx_kop *x) { return x ? fx_kir_convert(a->c->m, x, FX_F32) : NULL; }
+static fx_kop *load(attention *a, fx_kop *from, fx_kop *i, fx_kop *j) { return fx_lk_load2(a->c, from, i, j, 1); }
+static void store(attention *a, fx_kop *to, fx_kop *x, fx_kop *i, fx_kop *j) { fx_lk_store2(a->c, to, x, i, j); }
+static fx_lk_loop in_order(attention *a, fx_kop *n) { return fx_lk_in_order(a->c, n); }
+static fx_lk_loop together(attention *a, fx_kop *from, fx_kop *n) { return fx_lk_together(a->c, from, n); }
+static fx_lk_loop when(attention *a, fx_kop *cond) { return fx_lk_when(a->c, cond); }
+static void leave(attention *a, const fx_lk_loop *l) { fx_lk_end_loop(a->c, l); }
 
-static fx_kop *load(attention *a, fx_kop *from, fx_kop *i, fx_kop *j, int lanes)
+/* Rows and columns of operand i of op, in f32. */
+static void take(attention *a, const fx_op *op, int i, fx_kop *to, fx_kop *row, fx_kop *rows, fx_kop *col, fx_kop *cols)
 {
-    return fx_kir_load(a->c->m, from, (fx_kop *const[]){ i, j }, 2, lanes, NULL);
-}
-
-static void store(attention *a, fx_kop *to, fx_kop *x, fx_kop *i, fx_kop *j)
-{
-    fx_kir_store(a->c->m, to, x, (fx_kop *const[]){ i, j }, 2, NULL);
-}
-
-/* ---- Loops: what is made until leave goes into them ------------------------------------------------------- */
-
-typedef struct loop {
-    fx_lk_scope outside;
-    fx_kop *i;
-} loop;
-
-static loop enter(attention *a, fx_kop *op)
-{
-    loop l = { { a->c->m->at, a->c->m->before }, NULL };
-
-    if (op) {
-        fx_kir_at(a->c->m, op->block[0]);
-        l.i = op->block[0]->arg;
-    }
-    return l;
-}
-
-static loop in_order(attention *a, fx_kop *n) { return enter(a, fx_kir_for(a->c->m, num(a, 0), n, NULL)); }
-static loop together(attention *a, fx_kop *from, fx_kop *n) { return enter(a, fx_kir_forall(a->c->m, from, n)); }
-static void leave(attention *a, const loop *l) { fx_lk_leave(a->c, l->outside); }
-
-/* ---- Operands ------------------------------------------------------------------------------------------------ */
-
-/* Operand i of op at (row, col) of its last two axes. */
-static fx_kop *operand(attention *a, const fx_op *op, int i, fx_kop *row, fx_kop *col)
-{
-    fx_value *v = fx_op_in(op, i);
-    const fx_type *x = &v->type;
-    fx_kop *own[FX_MAX_RANK];
-
-    for (int k = 0; k < x->rank - 2; k++)
-        own[k] = fx_dim_eq(x->dim[k], fx_dim_of(1)) ? num(a, 0) : a->index[a->rank - x->rank + k];
-    own[x->rank - 2] = row;
-    own[x->rank - 1] = col;
-    return f32(a, fx_lk_value(a->c, v, own));
-}
-
-static void take_queries(attention *a)
-{
-    loop r = in_order(a, a->n_rows), j = together(a, num(a, 0), num(a, a->width));
-
-    store(a, a->q, operand(a, a->scores, 0, plus(a, a->row0, r.i), j.i), r.i, j.i);
-    leave(a, &j);
-    leave(a, &r);
-}
-
-/* Keys from 'first' on lie side by side afterwards. */
-static void take_keys(attention *a, fx_kop *first, fx_kop *count)
-{
-    loop i = in_order(a, num(a, a->width)), j = together(a, num(a, 0), count);
-
-    store(a, a->k, operand(a, a->scores, 1, i.i, plus(a, first, j.i)), i.i, j.i);
-    leave(a, &j);
-    leave(a, &i);
-}
-
-static void take_values(attention *a, fx_kop *first, fx_kop *count)
-{
-    loop i = in_order(a, count), j = together(a, num(a, 0), num(a, a->v_width));
-
-    store(a, a->v, operand(a, a->product, 1, plus(a, first, i.i), j.i), i.i, j.i);
-    leave(a, &j);
-    leave(a, &i);
-}
-
-/* ---- Products ----------------------------------------------------------------------------------------------------- */
-
-/* to[row + r, at..] (+)= sum over i below n of x[row + r, from + i] * y[i, col..] for the rows of a tile and two vectors. */
-typedef struct factors {
-    fx_kop *x, *y, *to, *from, *n, *at;          /* from, at: added to the columns of x and of 'to' */
-    int64_t cols;                /* of y, in whole pairs of vectors */
-    bool more;                   /* added to what 'to' holds */
-} factors;
-
-static void sum_tile(attention *a, const factors *f, fx_kop *row, fx_kop *col)
-{
-    fx_kir_module *m = a->c->m;
-    fx_kop *zero = fx_kir_float(m, fx_ktype_of(FX_F32, a->lanes), 0), *sum[16], *rows[8], *cols[2] = { col, plus(a, col, num(a, a->lanes)) };
-    loop l;
-
-    for (int r = 0; r < a->tile; r++)
-        rows[r] = plus(a, row, num(a, r));
-    for (int i = 0; i < 2 * a->tile; i++)
-        sum[i] = fx_kir_local(m, f->more ? load(a, f->to, rows[i / 2], cols[i % 2], a->lanes) : zero, FX_STR("sum"));
-    l = in_order(a, f->n);
-    for (int h = 0; h < 2; h++) {
-        fx_kop *y = load(a, f->y, l.i, cols[h], a->lanes);
-
-        for (int r = 0; r < a->tile; r++) {
-            fx_kop *x = load(a, f->x, rows[r], plus(a, f->from, l.i), 1);
-
-            x = x ? fx_kir_splat(m, x, a->lanes) : NULL;
-            fx_kir_set(m, sum[2 * r + h], fx_kir_op3(m, FX_KIR_FMA, x, y, fx_kir_get(m, sum[2 * r + h])));
-        }
-    }
-    leave(a, &l);
-    for (int i = 0; i < 2 * a->tile; i++)
-        store(a, f->to, fx_kir_get(m, sum[i]), rows[i / 2], plus(a, f->at, cols[i % 2]));
-}
-
-static void multiply(attention *a, const factors *f)
-{
-    loop r = in_order(a, fx_lk_ceil_div(a->c, a->n_rows, a->tile)), j = in_order(a, num(a, f->cols / (2 * a->lanes)));
-
-    sum_tile(a, f, times(a, r.i, a->tile), times(a, j.i, 2 * (int64_t)a->lanes));
-    leave(a, &j);
-    leave(a, &r);
+    fx_lk_take(a->c, &(fx_lk_piece){ .v = fx_op_in(op, i), .index = a->index, .rank = a->rank, .row = row, .rows = rows, .col = col, .cols = cols,
+                                     .t = FX_F32 }, to);
 }
 
 /* ---- Scores ------------------------------------------------------------------------------------------------------------ */
@@ -170,14 +64,15 @@ static fx_kop *made_of(attention *a, fx_value *v, fx_value *below, fx_kop *x, fx
 static void score_block(attention *a, fx_kop *first, fx_kop *at, fx_kop *count)
 {
     fx_kop *key0 = plus(a, first, at), *s;
-    factors f = { .x = a->q, .y = a->k, .to = a->s, .from = num(a, 0), .n = num(a, a->width), .at = at, .cols = KEYS };
-    loop r, j;
+    fx_lk_loop r, j;
 
-    take_keys(a, key0, count);
-    multiply(a, &f);
+    take(a, a->scores, 1, a->k, num(a, 0), num(a, a->width), key0, count);
+    fx_lk_multiply(a->c, &(fx_lk_factors){ .x = a->q, .y = a->k, .to = a->s, .from = num(a, 0), .n = num(a, a->width), .at = at, .rows = a->n_rows,
+                                           .cols = KEYS, .lanes = a->lanes, .tile = a->tile, .vectors = fx_lk_tile_vectors(a->lanes, a->tile, KEYS),
+                                           .t = FX_F32 });
     r = in_order(a, a->n_rows);
     j = together(a, num(a, 0), count);
-    s = load(a, a->s, r.i, plus(a, at, j.i), 1);
+    s = load(a, a->s, r.i, plus(a, at, j.i));
     s = made_of(a, fx_op_in(a->softmax, 0), &a->scores->out[0], s, plus(a, a->row0, r.i), plus(a, key0, j.i));
     store(a, a->s, s, r.i, plus(a, at, j.i));
     leave(a, &j);
@@ -187,12 +82,10 @@ static void score_block(attention *a, fx_kop *first, fx_kop *at, fx_kop *count)
     leave(a, &r);
 }
 
-static loop when(attention *a, fx_kop *cond) { return enter(a, fx_kir_if(a->c->m, cond, false)); }
-
-/* The blocks of a piece of 'count' keys: where one begins, and how many keys it has. (A loop over all that a piece may have shows at once
+/* The blocks of a piece of 'count' keys: where one begins, and how many keys it has. (A fx_lk_loop over all that a piece may have shows at once
  * that they are within it.) */
 typedef struct block {
-    loop all, some;
+    fx_lk_loop all, some;
     fx_kop *at, *count;
 } block;
 
@@ -225,7 +118,7 @@ static void score_piece(attention *a, fx_kop *first, fx_kop *count)
 /* part[r, lane] for all rows. */
 static void fill_parts(attention *a, fx_kop *x)
 {
-    loop r = in_order(a, a->n_rows), j = together(a, num(a, 0), num(a, KEYS));
+    fx_lk_loop r = in_order(a, a->n_rows), j = together(a, num(a, 0), num(a, KEYS));
 
     store(a, a->part, x, r.i, j.i);
     leave(a, &j);
@@ -236,20 +129,20 @@ static void fill_parts(attention *a, fx_kop *x)
 static void combine_piece(attention *a, fx_kop *count, bool exponentials)
 {
     fx_kop *s, *big = NULL, *zero = fx_kir_float(a->c->m, fx_ktype_of(FX_F32, 1), 0);
-    loop r = in_order(a, a->n_rows), j;
+    fx_lk_loop r = in_order(a, a->n_rows), j;
     block b;
 
     if (exponentials)
         big = fx_kir_load(a->c->m, a->greatest, &r.i, 1, 1, NULL);
     b = blocks(a, count);
     j = together(a, num(a, 0), num(a, KEYS));
-    s = load(a, a->s, r.i, plus(a, b.at, j.i), 1);
+    s = load(a, a->s, r.i, plus(a, b.at, j.i));
     if (exponentials) {
         s = fx_kir_op1(a->c->m, FX_KIR_EXP, op2(a, FX_KIR_SUB, s, big));
         s = fx_kir_op3(a->c->m, FX_KIR_SELECT, op2(a, FX_KIR_LT, j.i, b.count), s, zero);
         store(a, a->s, s, r.i, plus(a, b.at, j.i));
     }
-    store(a, a->part, op2(a, exponentials ? FX_KIR_ADD : FX_KIR_MAX, load(a, a->part, r.i, j.i, 1), s), r.i, j.i);
+    store(a, a->part, op2(a, exponentials ? FX_KIR_ADD : FX_KIR_MAX, load(a, a->part, r.i, j.i), s), r.i, j.i);
     leave(a, &j);
     leave_block(a, &b);
     leave(a, &r);
@@ -258,9 +151,9 @@ static void combine_piece(attention *a, fx_kop *count, bool exponentials)
 /* to[r] = the lanes of row r together, as a reduction has it. */
 static void finish_parts(attention *a, fx_kir_combine kind, fx_kop *to)
 {
-    loop r = in_order(a, a->n_rows);
+    fx_lk_loop r = in_order(a, a->n_rows);
     fx_lk_fold f = fx_lk_fold_begin(a->c, kind, KEYS, FX_F32, num(a, KEYS));
-    fx_kop *y = fx_lk_fold_end(a->c, &f, load(a, a->part, r.i, f.k, 1), NULL);
+    fx_kop *y = fx_lk_fold_end(a->c, &f, load(a, a->part, r.i, f.k), NULL);
 
     fx_kir_store(a->c->m, to, y, &r.i, 1, NULL);
     leave(a, &r);
@@ -269,11 +162,11 @@ static void finish_parts(attention *a, fx_kir_combine kind, fx_kop *to)
 /* s becomes what v's rows are weighed by. */
 static void weigh_piece(attention *a, fx_kop *first, fx_kop *count)
 {
-    loop r = in_order(a, a->n_rows), j;
+    fx_lk_loop r = in_order(a, a->n_rows), j;
     fx_kop *sum = fx_kir_load(a->c->m, a->sum, &r.i, 1, 1, NULL), *s;
 
     j = together(a, num(a, 0), count);
-    s = op2(a, FX_KIR_DIV, load(a, a->s, r.i, j.i, 1), sum);
+    s = op2(a, FX_KIR_DIV, load(a, a->s, r.i, j.i), sum);
     s = made_of(a, fx_op_in(a->product, 0), &a->softmax->out[0], s, plus(a, a->row0, r.i), plus(a, first, j.i));
     store(a, a->s, s, r.i, j.i);
     leave(a, &j);
@@ -283,10 +176,10 @@ static void weigh_piece(attention *a, fx_kop *first, fx_kop *count)
 static void add_values(attention *a, fx_kop *first, fx_kop *count)
 {
     block b = blocks(a, count);
-    factors f = { .x = a->s, .y = a->v, .to = a->acc, .from = b.at, .n = b.count, .at = num(a, 0), .cols = a->padded, .more = true };
 
-    take_values(a, plus(a, first, b.at), b.count);
-    multiply(a, &f);
+    take(a, a->product, 1, a->v, plus(a, first, b.at), b.count, num(a, 0), num(a, a->v_width));
+    fx_lk_multiply(a->c, &(fx_lk_factors){ .x = a->s, .y = a->v, .to = a->acc, .from = b.at, .n = b.count, .at = num(a, 0), .rows = a->n_rows,
+                                           .cols = a->padded, .lanes = a->lanes, .tile = a->tile, .vectors = a->vectors, .t = FX_F32, .more = true });
     leave_block(a, &b);
 }
 
@@ -295,7 +188,7 @@ static void add_values(attention *a, fx_kop *first, fx_kop *count)
 static void turn_piece(attention *a, fx_kop *turn, fx_kop *first)
 {
     fx_kop *count = least(a, num(a, a->piece), fx_lk_sub(a->c, a->n_keys, first)), *many, *is0, *is2;
-    loop l;
+    fx_lk_loop l;
 
     many = op2(a, FX_KIR_LT, num(a, a->piece), a->n_keys);
     is0 = op2(a, FX_KIR_EQ, turn, num(a, 0));
@@ -318,7 +211,7 @@ static void turn_piece(attention *a, fx_kop *turn, fx_kop *first)
 static void take_turns(attention *a)
 {
     fx_ktype one = fx_ktype_of(FX_F32, 1);
-    loop t = in_order(a, num(a, 3)), p, l;
+    fx_lk_loop t = in_order(a, num(a, 3)), p, l;
     fx_kop *is0 = op2(a, FX_KIR_EQ, t.i, num(a, 0));
 
     fill_parts(a, fx_kir_op3(a->c->m, FX_KIR_SELECT, is0, fx_kir_float(a->c->m, one, -INFINITY), fx_kir_float(a->c->m, one, 0)));
@@ -343,30 +236,41 @@ static fx_kop *array(attention *a, const char *name, int64_t rows, int64_t cols)
 
 static void make_arrays(attention *a)
 {
-    a->q = array(a, "q", ROWS, a->width);
+    a->q = array(a, "q", a->rows, a->width);
     a->k = array(a, "k", a->width, KEYS);
     a->v = array(a, "v", KEYS, a->padded);
-    a->s = array(a, "s", ROWS, a->piece);
-    a->acc = array(a, "acc", ROWS, a->padded);
-    a->part = array(a, "part", ROWS, KEYS);
-    a->greatest = array(a, "greatest", ROWS, 0);
-    a->sum = array(a, "sum", ROWS, 0);
+    a->s = array(a, "s", a->rows, a->piece);
+    a->acc = array(a, "acc", a->rows, a->padded);
+    a->part = array(a, "part", a->rows, KEYS);
+    a->greatest = array(a, "greatest", a->rows, 0);
+    a->sum = array(a, "sum", a->rows, 0);
 }
 
-/* As many keys as there is room for, in whole blocks; no more than there are. */
-static int64_t keys_of_piece(const attention *a, fx_dim n)
+/* Keys that there is room for beside the other arrays, in whole blocks. */
+static int64_t room_for(const attention *a, int64_t rows)
 {
-    int64_t others = ROWS * (a->width + a->padded + KEYS + 2) + KEYS * (a->width + a->padded);
-    int64_t most = (ROOM / 4 - others) / ROWS / KEYS * KEYS;
+    int64_t others = rows * (a->width + a->padded + KEYS + 2) + KEYS * (a->width + a->padded);
 
-    most = FX_MIN(most, MOST_KEYS);
-    return fx_dim_is_static(n) ? FX_MAX(FX_MIN(most, (n.n + KEYS - 1) / KEYS * KEYS), KEYS) : most;
+    return (ROOM / 4 - others) / rows / KEYS * KEYS;
+}
+
+/* The fewer rows, the more keys have room. Where their number isn't known: a few rows. */
+static void choose_sizes(attention *a, fx_dim rows, fx_dim keys)
+{
+    int64_t all = fx_dim_is_static(keys) ? FX_MAX((keys.n + KEYS - 1) / KEYS * KEYS, KEYS) : INT64_MAX;
+
+    a->rows = fx_dim_is_static(keys) ? MOST_ROWS : 2 * LEAST_ROWS;
+    while (a->rows > LEAST_ROWS && (fx_dim_is_static(keys) && room_for(a, a->rows) < all))
+        a->rows /= 2;
+    while (a->rows > LEAST_ROWS && fx_dim_is_static(rows) && rows.n <= a->rows / 2)
+        a->rows /= 2;
+    a->piece = FX_MIN(all, room_for(a, a->rows));
 }
 
 static void store_result(attention *a, fx_kop *out, fx_kop *batch)
 {
-    loop r = in_order(a, a->n_rows), j = together(a, num(a, 0), num(a, a->v_width));
-    fx_kop *y = load(a, a->acc, r.i, j.i, 1);
+    fx_lk_loop r = in_order(a, a->n_rows), j = together(a, num(a, 0), num(a, a->v_width));
+    fx_kop *y = load(a, a->acc, r.i, j.i);
 
     y = y ? fx_kir_convert(a->c->m, y, a->product->out[0].type.dtype) : NULL;
     fx_kir_store(a->c->m, out, y, (fx_kop *const[]){ batch, plus(a, a->row0, r.i), j.i }, 3, NULL);
@@ -380,25 +284,27 @@ void fx_fuse_make_attention(fx_lk *c, const fx_fused *f, const int32_t *tensor)
     fx_dim dim[3] = { fx_lower_rows(c->l, y, y->rank - 2), y->dim[y->rank - 2], y->dim[y->rank - 1] };
     int lanes = FX_MIN(FX_MAX(c->l->lanes, 1), KEYS / 2);
     attention a = { .c = c, .scores = f->part[0], .softmax = f->part[1], .product = f->part[2], .rank = y->rank, .lanes = lanes,
-                    .tile = lanes >= 16 ? 8 : 4, .width = fx_type_last(&fx_op_in(f->part[0], 0)->type).n, .v_width = dim[2].n };
+                    .width = fx_type_last(&fx_op_in(f->part[0], 0)->type).n, .v_width = dim[2].n };
     fx_dim keys = fx_type_last(&f->part[0]->out[0].type);
     fx_kop *out, *blocks_of_rows, *n, *batch;
 
-    a.padded = (a.v_width + 2 * lanes - 1) / (2 * lanes) * (2 * lanes);
-    a.piece = keys_of_piece(&a, keys);
+    a.tile = fx_lk_tile_rows(lanes, dim[1]);
+    a.vectors = fx_lk_tile_vectors(lanes, a.tile, a.v_width);
+    a.padded = (a.v_width + a.vectors * lanes - 1) / (a.vectors * lanes) * (a.vectors * lanes);
+    choose_sizes(&a, dim[1], keys);
     out = fx_lk_buffer_as(c, tensor[0], FX_KIR_OUT, dim, 3);
     fx_kir_at(c->m, c->k->grid);
-    n = fx_lk_mul(c, fx_lk_size(c, dim[0]), fx_lk_ceil_div(c, fx_lk_size(c, dim[1]), ROWS));
+    n = fx_lk_mul(c, fx_lk_size(c, dim[0]), fx_lk_ceil_div(c, fx_lk_size(c, dim[1]), a.rows));
     fx_kir_yield(c->m, &n, 1);
     fx_kir_at(c->m, c->k->body);
     make_arrays(&a);
-    blocks_of_rows = fx_lk_ceil_div(c, fx_lk_size(c, dim[1]), ROWS);
+    blocks_of_rows = fx_lk_ceil_div(c, fx_lk_size(c, dim[1]), a.rows);
     batch = fx_lk_div(c, c->k->task, blocks_of_rows);
-    a.row0 = times(&a, fx_lk_rem(c, c->k->task, blocks_of_rows), ROWS);
-    a.n_rows = least(&a, num(&a, ROWS), fx_lk_sub(c, fx_lk_size(c, dim[1]), a.row0));
+    a.row0 = times(&a, fx_lk_rem(c, c->k->task, blocks_of_rows), a.rows);
+    a.n_rows = least(&a, num(&a, a.rows), fx_lk_sub(c, fx_lk_size(c, dim[1]), a.row0));
     a.n_keys = fx_lk_size(c, keys);
     fx_lk_unravel(c, batch, y->dim, y->rank - 2, a.index);
-    take_queries(&a);
+    take(&a, a.scores, 0, a.q, a.row0, a.n_rows, num(&a, 0), num(&a, a.width));
     take_turns(&a);
     store_result(&a, out, batch);
 }

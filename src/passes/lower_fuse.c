@@ -58,9 +58,13 @@ static bool is_printed(fx_lower *l, const fx_fused *f)
 
 static fx_status take(fx_lower *l, const fx_fused *found)
 {
-    fx_fused *f = FX_ARENA_NEW(l->arena, fx_fused);
-    bool ok = f != NULL;
+    fx_fused *f = FX_ARENA_NEW(l->arena, fx_fused), *beside = FX_ARENA_NEW(l->arena, fx_fused);
+    bool ok = f && beside;
 
+    if (ok && found->beside && !is_taken(l, found->beside)) {
+        *beside = (fx_fused){ .kept = found->why_beside, .n_results = 1, .result = { found->beside } };
+        ok = note(l, &l->results, found->beside, beside);
+    }
     for (int i = 0; ok && i < found->n_inner; i++)
         ok = note(l, &l->inner, found->inner[i], f);
     for (int i = 0; ok && i < found->n_results; i++)

@@ -35,13 +35,14 @@ static const char *attention_objects(const fx_op *scores, const fx_op *softmax, 
     return same_outer(&product->out[0].type, &scores->out[0].type) ? NULL : "the values have other heads than the scores";
 }
 
+static bool has_few_rows(const fx_type *t) { return t->rank > 1 && fx_dim_is_static(t->dim[t->rank - 2]) && t->dim[t->rank - 2].n <= 32; }
+
 /* attention:  matmul(softmax(f(matmul(q, k))), v)  ==>  one kernel; f, and what else comes between softmax and product, element by element:
  *             a scale, a mask that is added or chosen by where (its branches in either order), casts. No scores go to memory. */
 const char *fx_fuse_attention(fx_lower *l, fx_op *root, fx_fused *f)
 {
     const char *why = NULL;
 
-    (void)l;
     if (root->code != FX_OP_MATMUL)
         return FX_NO_PATTERN;
     f->part[1] = fx_fuse_chain(f, fx_op_in(root, 0), FX_OP_SOFTMAX, &why);
@@ -51,19 +52,17 @@ const char *fx_fuse_attention(fx_lower *l, fx_op *root, fx_fused *f)
     if (!f->part[0])
         return "the scores aren't a product";
     f->part[2] = root;
+    if (fx_lower_is_turned(l, fx_op_in(f->part[0], 1)) && !has_few_rows(&root->out[0].type)) {
+        f->beside = fx_op_in(f->part[0], 1);
+        f->why_beside = "attention reads its columns, side by side, once for each few rows of queries";
+    }
     why = why ? why : attention_objects(f->part[0], f->part[1], root);
     fx_fuse_result(f, &root->out[0]);
     f->make = fx_fuse_make_attention;
     return why;
 }
 
-/* Whether b's columns will lie side by side in memory: it is kept for its product unless it only moves what another holds. */
-static bool is_laid_out(const fx_op *product)
-{
-    const fx_value *b = fx_op_in(product, 1);
-
-    return b->type.rank > 1 && fx_op_in(product, 0)->type.rank > 1 && (!b->def || !fx_lower_moves_only(b->def->code));
-}
+static bool is_of_vectors(const fx_op *product) { return fx_op_in(product, 0)->type.rank < 2 || fx_op_in(product, 1)->type.rank < 2; }
 
 /* gate-up:  g(f(x @ A), h(x @ B))  ==>  both sums in the tiles of one kernel; f, g, h element by element: silu(x @ A) * (x @ B). */
 const char *fx_fuse_gate_up(fx_lower *l, fx_op *root, fx_fused *f)
@@ -79,8 +78,8 @@ const char *fx_fuse_gate_up(fx_lower *l, fx_op *root, fx_fused *f)
             return FX_NO_PATTERN;
         if (!fx_lower_same_shape(&fx_op_in(root, i)->type, &root->out[0].type, false))
             why = "a product is broadcast";
-        if (!is_laid_out(f->part[i]))
-            why = "a product is one of vectors, or its second operand is a view";
+        if (is_of_vectors(f->part[i]))
+            why = "a product is one of vectors";
     }
     if (f->part[0] == f->part[1])
         return "it is one product, not two";

@@ -106,7 +106,9 @@ static bool is_known(const fx_lower *l, const fx_plan_size *s)
 static bool shape_is_known(fx_lower *l, const fx_type *t)
 {
     for (int i = 0; i < t->rank; i++) {
-        if (!is_known(l, &l->sizes.at[fx_lower_size_number(l, t->dim[i])]))
+        int32_t n = fx_lower_size_number(l, t->dim[i]);          /* may move the sizes */
+
+        if (n < 0 || !is_known(l, &l->sizes.at[n]))
             return false;
     }
     return true;
@@ -126,9 +128,9 @@ bool fx_lower_keep(fx_lower *l, const fx_value *v, uint64_t tensor)
     return fx_map_put(&l->kept, key_of(key), tensor);
 }
 
-static bool to_keep(fx_lower *l, const fx_value *v, uint64_t *tensor) { return fx_map_get(&l->kept, key_of(&v), tensor); }
+static bool to_keep(const fx_lower *l, const fx_value *v, uint64_t *tensor) { return fx_map_get(&l->kept, key_of(&v), tensor); }
 
-int32_t fx_lower_kept(fx_lower *l, const fx_value *v)
+int32_t fx_lower_kept(const fx_lower *l, const fx_value *v)
 {
     uint64_t t;
 
@@ -929,7 +931,6 @@ static fx_status lower_op(fx_lower *l, fx_op *op)
     return FORNAX_OK;
 }
 
-/* What comes from outside is there before all else: a kernel may be launched before the op that names its weight. */
 static fx_status lower_and_print(fx_lower *l, fx_op *op)
 {
     FX_TRY(lower_op(l, op));
@@ -940,6 +941,7 @@ static fx_status lower_and_print(fx_lower *l, fx_op *op)
     return FORNAX_OK;
 }
 
+/* What comes from outside is there before all else: a kernel may be launched before the op that names its weight. */
 fx_status fx_lower_block(fx_lower *l, const fx_block *b)
 {
     for (int pass = 0; pass < 2; pass++) {

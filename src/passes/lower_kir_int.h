@@ -26,6 +26,8 @@ struct fx_fused {
     fx_op *at;
     fx_op *part[3];              /* what 'make' works on, as its rule has it */
     void (*make)(fx_lk *c, const fx_fused *f, const int32_t *tensor);       /* NULL: results are lowered as others are */
+    fx_value *beside;            /* one more that is kept, by a kernel of its own; NULL: none */
+    const char *why_beside;
 };
 
 #define FX_LOWER_STATE 64        /* values of a loop */
@@ -73,6 +75,12 @@ typedef struct fx_lk_memo {
     int part, n;
     fx_kop *index[FX_MAX_RANK], *mask, *at;
 } fx_lk_memo;
+
+/* A place where code is made. */
+typedef struct fx_lk_scope {
+    fx_kir_block *at;
+    fx_kop *before;
+} fx_lk_scope;
 
 /* A mask that was made of another to keep an index inside its axis. */
 typedef struct fx_lk_guarded {
@@ -136,7 +144,7 @@ fx_status fx_lower_repeats(fx_lower *l, fx_op *op);
 fx_status fx_lower_sizes(fx_lower *l, fx_op *op);
 
 /* The tensor that v is kept in; -1: it is computed where it is read. */
-int32_t fx_lower_kept(fx_lower *l, const fx_value *v);
+int32_t fx_lower_kept(const fx_lower *l, const fx_value *v);
 bool fx_lower_is_map(fx_opcode code);        /* has a row in lower_at.c's table */
 bool fx_lower_by_element(fx_opcode code);    /* that, or a cast or choice */
 fx_dim fx_lower_rows(fx_lower *l, const fx_type *t, int rank);       /* the product of the first axes */
@@ -182,6 +190,42 @@ int fx_lower_products(fx_lower *l, const fx_value *v, fx_op *product[2]);
 const char *fx_lower_apart(const fx_op *a, const fx_op *b);
 void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *const *product, int n, int32_t tensor, int lanes);
 
+/* Loops and branches: what is made until fx_lk_end_loop goes into them. */
+typedef struct fx_lk_loop {
+    fx_lk_scope outside;
+    fx_kop *i;                   /* the counter */
+} fx_lk_loop;
+fx_lk_loop fx_lk_in_order(fx_lk *c, fx_kop *n);
+fx_lk_loop fx_lk_together(fx_lk *c, fx_kop *from, fx_kop *n);
+fx_lk_loop fx_lk_when(fx_lk *c, fx_kop *cond);
+void fx_lk_end_loop(fx_lk *c, const fx_lk_loop *l);
+/* An element of an array of two axes, or several side by side. */
+fx_kop *fx_lk_load2(fx_lk *c, fx_kop *from, fx_kop *i, fx_kop *j, int lanes);
+void fx_lk_store2(fx_lk *c, fx_kop *to, fx_kop *x, fx_kop *i, fx_kop *j);
+
+/* to[r, at + j] (+)= sum over i below n of x[r, from + i] * y[i, j] for rows r and columns j, in order of i; arrays have room for whole tiles. */
+typedef struct fx_lk_factors {
+    fx_kop *x, *y, *to, *from, *n, *at, *rows;
+    int64_t cols;                /* in whole tiles */
+    int lanes, tile, vectors;    /* tile, vectors: rows and vectors of columns whose sums are in registers */
+    fx_dtype t;
+    bool more;                   /* added to what 'to' holds */
+} fx_lk_factors;
+void fx_lk_multiply(fx_lk *c, const fx_lk_factors *f);
+int fx_lk_tile_rows(int lanes, fx_dim rows);
+int fx_lk_tile_vectors(int lanes, int tile, int64_t cols);
+
+/* to[i, j] = v[.., row + i, col + j], as t; v's outer axes are those of 'index' (of so many axes), or 1. */
+typedef struct fx_lk_piece {
+    fx_value *v;
+    fx_kop *const *index, *row, *col, *rows, *cols;
+    int rank;
+    fx_dtype t;
+} fx_lk_piece;
+void fx_lk_take(fx_lk *c, const fx_lk_piece *p, fx_kop *to);
+/* Whether elements side by side along v's last axis lie apart in what it is a view of. */
+bool fx_lower_is_turned(const fx_lower *l, const fx_value *v);
+
 /* What of v lies at index (v's rank entries of i64). Like all makers: NULL after a fault, which the module keeps. */
 fx_kop *fx_lk_value(fx_lk *c, fx_value *v, fx_kop *const *index);
 /* Operand i at an index of a result that it broadcasts to. */
@@ -221,10 +265,6 @@ fx_kop *fx_lk_recall(fx_lk *c, const fx_value *v, int part, fx_kop *const *index
 fx_kop *fx_lk_remember(fx_lk *c, const fx_value *v, int part, fx_kop *const *index, int n, fx_kop *at);
 /* Goes on in front of the outermost loop that none of these indices depends on: what is made there is made
  * once for all its turns. own: the indices to use there. */
-typedef struct fx_lk_scope {
-    fx_kir_block *at;
-    fx_kop *before;
-} fx_lk_scope;
 fx_lk_scope fx_lk_hoist(fx_lk *c, fx_kop *const *index, int n, fx_kop **own);
 void fx_lk_leave(fx_lk *c, fx_lk_scope s);
 

@@ -1,12 +1,14 @@
-"""bench/vs_peers with made-up peers: what it takes for rates, which of the two it compares with, what it refuses."""
+"""bench/vs_peers with made-up peers: what it takes for rates, which of the two it compares with, what it refuses. bench/fusion: it runs."""
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from conftest import FORNAX, ROOT
 
 LONG = str(ROOT / "tests/data/models/falcon")       # its context has room for 512 tokens and one more
 
@@ -111,3 +113,18 @@ def test_nothing_to_compare_with_is_one_sentence(peers, tmp_path):
     (peers.folder / "onnxruntime").rmdir()
     p = peers("--peers", "onnxruntime")
     assert p.returncode == 1 and p.stderr == f"{peers.folder}/onnxruntime: no such folder; bench/vs_peers --convert makes it\n"
+
+
+def test_fusion():
+    """bench/fusion runs both ways with equal bits (it says so otherwise), and fused takes fewer launches."""
+    build = Path(FORNAX).resolve().parent
+    p = subprocess.run([ROOT / "bench/fusion", "--turns", "1"], capture_output=True, text=True, timeout=900, env={**os.environ, "BUILD": str(build)})
+    if "fornax_llvm" in p.stderr or "libfornax-llvm" in p.stderr:
+        pytest.skip("no LLVM: " + p.stderr.strip().splitlines()[-1])
+    assert p.returncode == 0, p.stderr
+    rows = re.findall(r"^(\S.*?) +(\d+) +(\d+) +([\d.]+) +([\d.]+) +([\d.]+)$", p.stdout, re.M)
+    assert len(rows) >= 12 and re.search(r"^least ratio [\d.]+$", p.stdout, re.M)
+    for name, fused, unfused, *times in rows:
+        assert int(fused) < int(unfused) and all(float(t) > 0 for t in times), name
+    p = subprocess.run([build / "fusion_bench", "--turns", "none"], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 1 and p.stderr == "fusion_bench: options are --llvm FILE and --turns N\n"
