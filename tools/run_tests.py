@@ -4,7 +4,7 @@
 usage: run_tests.py [--long] [--only STEP,...] [--list] [--no-model]
 
 Steps: unit (each instruction-set level the machine has), tree, asan (unit tests
-and fuzz targets under the address and undefined-behaviour sanitizers), e2e
+and fuzz targets under the address and undefined-behaviour sanitizers; with --long each op of graphs too), e2e
 (pytest on the program), guard (instructions of a fixed workload). --long adds tsan, fuzzing for a minute a target, every
 cut and 10,000 changes of each kind of file (FXTEST_LONG), and e2e at each level, with all conversations of the gates' suite. Prints a line a test binary and what fails in full; the last
 line is "N passed, N failed, N skipped". Exit status 1 if anything failed."""
@@ -175,6 +175,8 @@ def step_asan(args):
     if build("build-asan", "-DCMAKE_BUILD_TYPE=Debug", "-DFORNAX_SANITIZE=address,undefined"):
         unit_tests("build-asan", "asan", {**SANITIZER_ENV, **({"FXTEST_LONG": "1"} if args.long else {})}, 1800)
         fuzz_targets("build-asan", "asan", 60 if args.long else 3)
+        if args.long and pytest_is_there():      # each op of graphs by its reference function, interpreted and compiled
+            pytest_run("ops (asan)", ROOT / "tests/e2e/test_ops.py", args, {**SANITIZER_ENV, "FORNAX": str(ROOT / "build-asan/fornax")})
 
 
 def step_tsan(args):
@@ -182,35 +184,43 @@ def step_tsan(args):
         unit_tests("build-tsan", "tsan", SANITIZER_ENV, 1800, THREADED)
 
 
+def pytest_is_there():
+    return not run([sys.executable, "-c", "import pytest, openai, numpy"], 60)[0]
+
+
+def pytest_run(where, tests, args, env):
+    """Runs pytest on the program that env names; counted under 'where'."""
+    report = CACHE / (re.sub(r"\W+", "-", where).strip("-") + ".xml")
+    report.unlink(missing_ok=True)
+    start = time.time()
+    rc = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider", f"--junitxml={report}", tests],
+                        cwd=ROOT, stdin=subprocess.DEVNULL,
+                        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **({"FXTEST_LONG": "1"} if args.long else {}), **env}).returncode
+    try:
+        suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
+        tests_n, failed, errors, skipped = (int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped"))
+    except (OSError, AttributeError, xml.etree.ElementTree.ParseError):
+        tests_n, failed, errors, skipped = 1, 1, 0, 0
+    failed = max(failed + errors, int(rc not in (0, 5)))
+    passed = max(tests_n - failed - skipped, 0)
+    count(where, passed, failed, skipped)
+    say(f"  {where}: {passed} passed, {failed} failed, {skipped} skipped, {time.time() - start:.0f} s")
+
+
 def step_e2e(args):
     tests = ROOT / "tests/e2e"
     if not list(tests.glob("**/test_*.py")):
         say("  no end-to-end tests")
         return
-    if run([sys.executable, "-c", "import pytest, openai, numpy"], 60)[0]:
+    if not pytest_is_there():
         say("  skipped: pytest, openai and numpy are not installed")
         count("e2e", skipped=1)
         return
     model, minilm = fetch_model(args), fetch_model(args, "minilm")
     for level in cpu_levels() if args.long else cpu_levels()[-1:]:
-        report = CACHE / f"e2e-{level}.xml"
         real = [model, minilm] if level != "scalar" else ["", ""]      # the reference kernels need minutes for them
-        report.unlink(missing_ok=True)
-        start = time.time()
-        rc = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider",
-                             f"--junitxml={report}", tests], cwd=ROOT, stdin=subprocess.DEVNULL,
-                            env={**os.environ, "FORNAX": str(ROOT / "build/fornax"), "FORNAX_MODEL": real[0],
-                                 "FORNAX_MINILM": real[1], "FORNAX_CPU": level, "PYTHONDONTWRITEBYTECODE": "1",
-                                 **({"FXTEST_LONG": "1"} if args.long else {})}).returncode
-        try:
-            suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
-            tests_n, failed, errors, skipped = (int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped"))
-        except (OSError, AttributeError, xml.etree.ElementTree.ParseError):
-            tests_n, failed, errors, skipped = 1, 1, 0, 0
-        failed = max(failed + errors, int(rc not in (0, 5)))
-        passed = max(tests_n - failed - skipped, 0)
-        count(f"e2e ({level})", passed, failed, skipped)
-        say(f"  e2e ({level}): {passed} passed, {failed} failed, {skipped} skipped, {time.time() - start:.0f} s")
+        pytest_run(f"e2e ({level})", tests, args, {"FORNAX": str(ROOT / "build/fornax"), "FORNAX_MODEL": real[0],
+                                                   "FORNAX_MINILM": real[1], "FORNAX_CPU": level})
 
 
 def step_guard(args):
