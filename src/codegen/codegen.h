@@ -54,7 +54,7 @@ typedef enum fx_code_form { FX_CODE_OBJECT, FX_CODE_ASM, FX_CODE_LLVM } fx_code_
 
 typedef struct fx_codegen_options {
     fx_code_form form;           /* NVPTX has ASM (PTX) and LLVM only */
-    fx_str kernel;               /* only this one; "": all of the module */
+    fx_str kernel;               /* only this one; "": all of the module, but not as a GPU's object */
     /* Numbers of the module's kernels, in their order, -1: none; they go into the metadata fornax.kernel.id. NULL: none has one,
      * but a single kernel asked for as assembly, which is 0. Kernels for a GPU must have one. */
     const int64_t *ids;

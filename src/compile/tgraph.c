@@ -105,7 +105,7 @@ static fx_status tell_code(const fx_tgraph *t, const fx_tgraph_options *o, fx_er
 {
     static const fx_code_form llvm = FX_CODE_LLVM, assembly = FX_CODE_ASM;
 
-    if (!o->codegen || t->plan->n_kernels == 0)
+    if (!o->codegen)
         return FORNAX_OK;
     FX_TRY(tell_kernels(t, o, STAGE_LLVM, &llvm, err));
     return tell_kernels(t, o, STAGE_ASM, &assembly, err);
@@ -182,22 +182,20 @@ fx_status fx_tgraph_compile(fx_tgraph **out, const fx_mem *mem, const fx_graph *
     return st;
 }
 
-/* For a GPU each kernel is code of its own, numbered by its place in the plan. */
+/* All kernels are one module; for a GPU each is numbered by its place in the plan. */
 static fx_status print_code(const fx_tgraph *t, const fx_codegen *cg, fx_code_form form, fx_buf *out, fx_error *err)
 {
     int64_t *ids = fx_mem_array(t->mem, (size_t)t->plan->n_kernels + 1, sizeof(*ids));
     fx_codegen_options o = { .form = form, .ids = ids };
-    bool apart = fx_target_is_offload(&t->target);
-    fx_status st = ids ? FORNAX_OK : nomem(err);
+    fx_status st = FORNAX_OK;
 
-    for (int32_t i = 0; ids && i < t->plan->n_kernels; i++)
+    if (!ids)
+        return nomem(err);
+    for (int32_t i = 0; i < t->plan->n_kernels; i++)
         ids[i] = i;
-    for (int32_t i = 0; i < (apart ? t->plan->n_kernels : 1) && st == FORNAX_OK; i++) {
-        if (apart)
-            o.kernel = t->names[i];
+    if (t->plan->n_kernels > 0)
         st = fx_codegen_compile(cg, out, t->plan->module, &t->target, &o, err);
-    }
-    fx_mem_free(t->mem, ids, ids ? ((size_t)t->plan->n_kernels + 1) * sizeof(*ids) : 0);
+    fx_mem_free(t->mem, ids, ((size_t)t->plan->n_kernels + 1) * sizeof(*ids));
     return st;
 }
 

@@ -50,7 +50,9 @@ def test_forms(graph, tmp_path):
     status, out, err = compile_it(graph, "--emit", "asm", "--target", "neoverse-n1", "-o", tmp_path / "k.s")
     assert status == 0 and not out and "fmla" in (tmp_path / "k.s").read_text(), err
     status, out, err = compile_it(graph, "--emit", "asm", "--target", "sm_80")
-    assert status == 0 and ".target sm_80" in out, err
+    assert status == 0 and out.count(".target sm_80") == 1 and out.count(".visible .entry") == 2, err
+    status, out, err = compile_it(graph, "--emit", "asm", "--target", "gfx90a")
+    assert status == 0 and out.count(".amdhsa_kernel ") == 2, err
 
 
 def test_stages(graph, tmp_path):

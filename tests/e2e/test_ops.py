@@ -5,11 +5,13 @@ order) and through a permute in the graph; sizes are numbers or, where the op al
 be made: without FXTEST_LONG it is for each op's first case and every 16th of a family, in one of these ways."""
 import os
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
 
-from conftest import ROOT
+from conftest import FORNAX, ROOT
 from op_cases import FAMILIES, cases
 from op_runs import GRAPHRUN, Runner, has_llvm, is_float, name_of, ulps
 
@@ -136,6 +138,27 @@ def test_ops_compiled(runners, family):
         if fault:
             faults.append(f"{case}, {kind}: {fault}")
     assert n and not faults, f"{len(faults)} of {n}:\n" + "\n".join(faults[:40])
+
+
+PTXAS = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
+
+
+@pytest.mark.skipif(not has_llvm() or not PTXAS, reason="built without LLVM, or there is no ptxas")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ptx_is_taken(family, tmp_path):
+    """What each op becomes for GPUs, its kernels in one file; without FXTEST_LONG of one op of the family."""
+    ops = {case.op: case for case in reversed(list(cases(family)))}
+    names = list(ops) if os.environ.get("FXTEST_LONG") else list(ops)[len(family) % len(ops):][:1]
+    for i, name in enumerate(names):
+        text, ptx = tmp_path / "graph.txt", tmp_path / "graph.ptx"
+        text.write_text(spell(ops[name]))
+        target = ("sm_80", "sm_90")[i % 2]
+        for argv in ([FORNAX, "compile", text, "--emit", "asm", "--target", target, "-o", ptx],
+                     [PTXAS, "-arch=" + target, "-o", "/dev/null", ptx]):
+            if argv[0] == PTXAS and not ptx.read_text():
+                continue                         # an op without a kernel of the loop IR
+            p = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=300)
+            assert p.returncode == 0, f"{ops[name]}, {target}: {p.stderr}"
 
 
 FLOW = """

@@ -196,7 +196,7 @@ static fx_status lower_kernel(fx_ll *l, fx_kir_kernel *k, int64_t id)
     return l->st;
 }
 
-/* The kernels asked for: all, or one (a GPU's code is made for one: the module is cut down to what it needs). */
+/* The kernels asked for: all, or one (a GPU's object is made for one: the module is cut down to what it needs). */
 static fx_status lower_module(fx_ll *l, fx_kir_module *m, const fx_codegen_options *o)
 {
     int n = 0, made = 0;
@@ -347,7 +347,7 @@ static fx_status check_wish(const fx_target *t, const fx_codegen_options *o, fx_
 {
     if (t->arch == FX_ARCH_NVPTX && o->form == FX_CODE_OBJECT)
         return fx_fail(err, FORNAX_EARG, "%s has no objects: ask for assembly, which is PTX", t->cpu);
-    if (fx_target_is_offload(t) && !o->kernel.n)
+    if (fx_target_is_offload(t) && !o->kernel.n && o->form == FX_CODE_OBJECT)
         return fx_fail(err, FORNAX_EARG, "code for %s is made of one kernel, to be named", t->cpu);
     return FORNAX_OK;
 }
