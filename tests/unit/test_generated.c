@@ -365,6 +365,23 @@ TEST(code_comes_between_two_steps)
     remove_folder(dir);
 }
 
+/* A model that is closed at once waits for what it makes, which the next start has. */
+TEST(closed_while_it_is_made)
+{
+    char dir[] = "/tmp/fx-generated-XXXXXX";
+    running r;
+
+    if (!has_code())
+        SKIP("no LLVM, or no code for this machine");
+    CHECK(mkdtemp(dir) != NULL);
+    start(&r, dir, "auto");
+    stop(&r);
+    start(&r, dir, "auto");
+    CHECK(fx_program_has_code(r.model->program));
+    stop(&r);
+    remove_folder(dir);
+}
+
 /* Where code can't be made hand-written kernels do all the work; who insists gets the reason. */
 TEST(without_llvm)
 {

@@ -140,6 +140,16 @@ static void expected(int32_t token, double *logits)
 
 /* ---- One compiled program ---- */
 
+static _Atomic int64_t n_asked;          /* for memory, by programs and execs */
+
+static void *counting_fn(void *user, void *p, size_t old_size, size_t new_size)
+{
+    n_asked++;
+    return fx_mem_libc.fn(user, p, old_size, new_size);
+}
+
+static const fx_mem counting = { counting_fn, NULL };
+
 typedef struct compiled {
     fx_arena arena;
     fx_pool *pool;
@@ -161,7 +171,7 @@ static void compile_in(compiled *c, const char *dtype, int threads, fx_dtype_mod
     const fx_compile_options opt = { .mode = mode, .cpu = fx_cpu_detect(), .pool = c->pool, .store = store, .store_min = 1,
                                      .content = { content, 0 }, .library = "fornax test", .label = "a graph" };
     fx_state_layout(&state);
-    c->st = g ? fx_compile(&c->program, &fx_mem_libc, g, &state, source, &opt, &c->err) : FORNAX_EFORMAT;
+    c->st = g ? fx_compile(&c->program, &counting, g, &state, source, &opt, &c->err) : FORNAX_EFORMAT;
 }
 
 static void compile(compiled *c, const char *dtype, int threads, fx_dtype_mode mode, const fx_weight_source *source)
@@ -383,7 +393,7 @@ static void make_calls(two_calls *c, const fx_program *p)
     c->all = (fx_plan_calls){ .calls = c->calls, .n_kernels = 2, .n_calls = 2 };
 }
 
-/* Code comes between two steps of an exec; one that is made then has it from the start. */
+/* Code comes between two steps of an exec, which ask for no memory; one that is made then has it from the start. */
 TEST(calls_run_in_place_of_launches)
 {
     static const fx_kcode code[] = { { rows_of, add_residual }, { rows_of, copy_rows } };
@@ -412,8 +422,11 @@ TEST(calls_run_in_place_of_launches)
     for (int given = 0; x && given < 2; given++) {
         if (given)
             fx_program_give_code(c.program, code);
+        int64_t asked = n_asked;
+
         memset(fx_exec_logits(x, 0), 0, VOCAB * sizeof *got);
         fx_exec_run(x, &step);
+        CHECK_EQ_I64(n_asked, asked);
         for (int i = 0; i < MAX_ROWS; i++)
             CHECK_MEM(fx_exec_logits(x, i), want + i * VOCAB, VOCAB * sizeof *got);
         CHECK_EQ_I64(n_copied, given * MAX_ROWS);
