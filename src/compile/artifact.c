@@ -348,17 +348,23 @@ fx_status fx_artifact_read(fx_artifact *a, const fx_section *of, fx_pool *pool, 
 #define HUGE_PAGE ((size_t)2 << 20)
 
 typedef struct copy_job {
+    const fx_file *file;
     fx_str from;
     uint8_t *to;
 } copy_job;
 
+/* What is copied is let go at once: never do both lie in memory. */
 static void copy_chunks(void *user, int64_t c0, int64_t c1, int worker)
 {
     const copy_job *j = user;
-    size_t at = (size_t)c0 * CHUNK;
 
     (void)worker;
-    memcpy(j->to + at, j->from.p + at, FX_MIN((size_t)(c1 - c0) * CHUNK, j->from.n - at));
+    for (int64_t c = c0; c < c1; c++) {
+        size_t at = (size_t)c * CHUNK, n = FX_MIN(CHUNK, j->from.n - at);
+
+        memcpy(j->to + at, j->from.p + at, n);
+        fx_file_release(j->file, j->from.p + at, n);
+    }
 }
 
 fx_status fx_artifact_read_huge(fx_artifact *a, const fx_section *s, fx_pool *pool, fx_str *out, void **copy, fx_error *err)
@@ -370,11 +376,10 @@ fx_status fx_artifact_read_huge(fx_artifact *a, const fx_section *s, fx_pool *po
     FX_TRY(fx_artifact_read(a, s, pool, out, err));
     if (out->n < 2 * HUGE_PAGE || fx_file_huge_bytes(a->file) >= out->n / 4 * 3)
         return FORNAX_OK;                        /* few bytes need few pages of any size */
-    j = (copy_job){ *out, fx_pages_alloc(out->n) };
+    j = (copy_job){ a->file, *out, fx_pages_alloc(out->n) };
     if (!j.to)
         return FORNAX_OK;                        /* slower, not wrong */
     each_chunk(pool, copy_chunks, &j, (int64_t)chunks_of(out->n));
-    fx_file_release(a->file, out->p, out->n);
     out->p = (const char *)j.to;
     *copy = j.to;
     return FORNAX_OK;

@@ -155,8 +155,9 @@ def test_two_at_once(tmp_path):
 def test_memory_of_a_start(smol_path, tmp_path, cached):
     """One resident copy of the weights: what is packed leaves the file's pages, and what is found is mapped only."""
     args = ["--cache", tmp_path] if cached else ["--no-cache"]
-    p = subprocess.run([FORNAX, "bench", smol_path, "--start", "--repeat", "1", "--json", *map(str, args)], capture_output=True,
-                       timeout=120)
-    assert p.returncode == 0, p.stderr
-    assert json.loads(p.stdout)["rss_bytes"] <= 1.15 * os.path.getsize(smol_path) + 48e6
+    for _ in range(2):                  # what the first one keeps the second one finds
+        p = subprocess.run([FORNAX, "bench", smol_path, "--start", "--repeat", "1", "--json", *map(str, args)], capture_output=True,
+                           timeout=120)
+        assert p.returncode == 0, p.stderr
+        assert json.loads(p.stdout)["rss_bytes"] <= 1.15 * os.path.getsize(smol_path) + 48e6
     assert len(kept(tmp_path)) == cached
