@@ -29,6 +29,8 @@ static const bench_case cases[] = {
       "%b = matmul %x, %u\n%s = silu %a\n%m = mul %s, %b\n%o = matmul %m, %d\n%y = add %x, %o\noutput %y" },
     { "swiglu, one row", "%x = input f32[1,512]\n%g = input f32[512,1024]\n%u = input f32[512,1024]\n%d = input f32[1024,512]\n%a = matmul %x, %g\n"
       "%b = matmul %x, %u\n%s = silu %a\n%m = mul %s, %b\n%o = matmul %m, %d\n%y = add %x, %o\noutput %y" },
+    { "q, k, v", "%x = input f32[16,512]\n%a = input f32[512,512]\n%b = input f32[512,128]\n%c = input f32[512,128]\n%q = matmul %x, %a\n"
+      "%k = matmul %x, %b\n%v = matmul %x, %c\noutput %q, %k, %v" },
     { "norm+residual", "%x = input f32[512,1024]\n%r = input f32[512,1024]\n%w = input f32[1024]\n%s = add %x, %r\n%y = rmsnorm %s, %w, eps=1e-5\n"
       "output %s, %y" },
     { "double norm", "%x = input f32[512,1024]\n%r = input f32[512,1024]\n%v = input f32[1024]\n%w = input f32[1024]\n%n = rmsnorm %x, %v, eps=1e-5\n"

@@ -6,7 +6,7 @@
  * wrap, and the bound of a counter is a fact about the integers that it takes. */
 #include "kir/kir_range.h"
 
-#define MAX_DEPTH 12
+#define MAX_DEPTH 16
 #define MAX_STEPS 1500
 #define LIMIT ((int64_t)1 << 60)         /* of numbers in sums */
 static const fx_krange unknown = { INT64_MIN, INT64_MAX };

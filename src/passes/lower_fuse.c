@@ -1,7 +1,7 @@
 /* lower_fuse.c - finds the patterns of lower_fuse.def, before it is decided which values are kept.
  *
- * At each op, from the first to the last, the rules are tried in order; the first that fires takes its values, which no
- * other may take then.  A rule changes no bits: its kernel computes what the ops of its pattern say, in their order, only
+ * Each rule in turn is tried at each op, from the first to the last; where it fires it takes its values, which no other may
+ * take then.  A rule changes no bits: its kernel computes what the ops of its pattern say, in their order, only
  * elsewhere. */
 #include "passes/lower_kir_int.h"
 
@@ -83,32 +83,35 @@ static void explain(fx_lower *l, const char *rule, const fx_op *root, const char
         fx_buf_printf(l->explain, "# rule %s: fires at %%%.*s (%s)\n", rule, FX_STR_ARG(fx_op_label(root)), fx_opcode_name(root->code));
 }
 
-static fx_status try_rules(fx_lower *l, fx_op *op)
+static fx_status try_rule(fx_lower *l, size_t rule, fx_op *op)
 {
-    for (size_t i = 0; i < FX_COUNT(rules); i++) {
-        fx_fused f = { .kept = rules[i].kept, .at = op };
-        const char *why = rules[i].find(l, op, &f);
+    fx_fused f = { .kept = rules[rule].kept, .at = op };
+    const char *why = rules[rule].find(l, op, &f);
 
-        if (why && !*why)
-            continue;
-        if (!why && overlaps(l, &f))
-            why = "a part of it belongs to another kernel";
-        if (!why && is_printed(l, &f))
-            why = "a value inside of it is printed";
-        explain(l, rules[i].name, op, why);
-        if (!why)
-            return take(l, &f);
+    if (why && !*why)
+        return FORNAX_OK;
+    if (!why && overlaps(l, &f))
+        why = "a part of it belongs to another kernel";
+    if (!why && is_printed(l, &f))
+        why = "a value inside of it is printed";
+    explain(l, rules[rule].name, op, why);
+    return why ? FORNAX_OK : take(l, &f);
+}
+
+static fx_status try_in_block(fx_lower *l, size_t rule, const fx_block *b)
+{
+    for (fx_op *op = b->first; op; op = op->next) {
+        for (int i = 0; i < op->n_regions; i++)
+            FX_TRY(try_in_block(l, rule, op->regions[i]->first));
+        FX_TRY(try_rule(l, rule, op));
     }
     return FORNAX_OK;
 }
 
 fx_status fx_lower_fuse(fx_lower *l, const fx_block *b)
 {
-    for (fx_op *op = b->first; op; op = op->next) {
-        for (int i = 0; i < op->n_regions; i++)
-            FX_TRY(fx_lower_fuse(l, op->regions[i]->first));
-        FX_TRY(try_rules(l, op));
-    }
+    for (size_t i = 0; i < FX_COUNT(rules); i++)
+        FX_TRY(try_in_block(l, i, b));
     return FORNAX_OK;
 }
 

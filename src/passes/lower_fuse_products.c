@@ -85,3 +85,74 @@ const char *fx_fuse_gate_up(fx_lower *l, fx_op *root, fx_fused *f)
         return "it is one product, not two";
     return why ? why : fx_lower_apart(f->part[0], f->part[1]);
 }
+
+/* ---- Products of one input ---------------------------------------------------------------------------------- */
+
+/* What becomes of a product by steps with one reader, element by element, whose other operands come from outside: a bias. The steps go to f.
+ * NULL: a step needs something else, and is better off in tiles of its own. */
+static fx_value *end_of(const fx_op *product, fx_fused *f)
+{
+    fx_value *v = (fx_value *)(uintptr_t)&product->out[0];
+
+    while (fx_single_use(v)) {
+        fx_op *op = v->uses->user;
+
+        if (op->block != product->block || op->n_out != 1 || !fx_lower_by_element(op->code) || !op->out[0].uses ||
+            !fx_lower_same_shape(&v->type, &op->out[0].type, false))
+            break;
+        for (int i = 0; i < op->n_in; i++) {
+            if (fx_op_in(op, i) != v && (!fx_op_in(op, i)->def || fx_op_in(op, i)->def->n_in > 0))
+                return NULL;
+        }
+        if (!fx_fuse_inner(f, v))
+            break;
+        v = &op->out[0];
+    }
+    return v;
+}
+
+/* Why b's product can't be one of a kernel with a's; NULL: it can. */
+static const char *difference(const fx_op *a, const fx_op *b)
+{
+    const fx_type *x = &a->out[0].type, *y = &b->out[0].type;
+
+    if (is_of_vectors(b) || x->rank != y->rank || !same_outer(x, y))
+        return "another product of its input has other batches";
+    return fx_lk_wide(x->dtype) == fx_lk_wide(y->dtype) ? NULL : "another product of its input is summed in another dtype";
+}
+
+static bool is_free(const fx_lower *l, const fx_op *product)
+{
+    return !fx_fused_inner(l, &product->out[0]) && !fx_fused_result(l, &product->out[0]) && product->out[0].uses;
+}
+
+/* merge-matmuls:  x @ A, x @ B, ...  ==>  one kernel for up to four products of one input, biases and the like in their tiles: q, k and v. */
+const char *fx_fuse_merge(fx_lower *l, fx_op *root, fx_fused *f)
+{
+    const char *why = FX_NO_PATTERN;
+    fx_value *end;
+    int n = 0;
+
+    if (root->code != FX_OP_MATMUL || is_of_vectors(root) || !is_free(l, root))
+        return FX_NO_PATTERN;
+    for (fx_op *op = root; op && n < FX_FUSE_RESULTS; op = op->next) {
+        if (op->code != FX_OP_MATMUL || fx_op_in(op, 0) != fx_op_in(root, 0) || !is_free(l, op))
+            continue;
+        if (difference(root, op)) {
+            why = difference(root, op);
+            continue;
+        }
+        end = end_of(op, &(fx_fused){ .n_inner = 0 });
+        if (!end) {
+            why = "what follows one of the products of its input needs more than comes from outside";
+            continue;
+        }
+        f->part[n++] = op;
+        end_of(op, f);
+        fx_fuse_result(f, end);
+    }
+    if (n < 2)
+        return why;
+    f->make = fx_fuse_make_merged;
+    return fx_fuse_place(f);
+}

@@ -24,7 +24,7 @@ struct fx_fused {
     int n_results, n_inner;
     fx_value *result[FX_FUSE_RESULTS], *inner[FX_FUSE_INNER];
     fx_op *at;
-    fx_op *part[3];              /* what 'make' works on, as its rule has it */
+    fx_op *part[FX_FUSE_RESULTS];        /* what 'make' works on, as its rule has it */
     void (*make)(fx_lk *c, const fx_fused *f, const int32_t *tensor);       /* NULL: results are lowered as others are */
     fx_value *beside;            /* one more that is kept, by a kernel of its own; NULL: none */
     const char *why_beside;
@@ -189,6 +189,9 @@ int fx_lower_products(fx_lower *l, const fx_value *v, fx_op *product[2]);
 /* Why two products can't be summed in one loop; NULL: they can. */
 const char *fx_lower_apart(const fx_op *a, const fx_op *b);
 void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *const *product, int n, int32_t tensor, int lanes);
+
+/* The same for f's results, each made of the product f->part[i] of one and the same first operand. */
+void fx_fuse_make_merged(fx_lk *c, const fx_fused *f, const int32_t *tensor);
 
 /* Loops and branches: what is made until fx_lk_end_loop goes into them. */
 typedef struct fx_lk_loop {

@@ -190,7 +190,7 @@ typedef struct tile {
     int rank, n, lanes, tile, vectors;   /* of the result; products; of a vector; rows and vectors whose sums are in registers */
     int64_t depth, rows, cols;   /* k at a time; of the arrays; of a panel */
     fx_kop *index[FX_MAX_RANK];  /* outer axes */
-    fx_kop *batch, *row0, *n_rows;
+    fx_kop *batch, *row0, *n_rows, *block;       /* block: of columns, among those of the task's results */
 } tile;
 
 static fx_kop *num(tile *t, int64_t n) { return fx_lk_num(t->c, n); }
@@ -266,52 +266,104 @@ static void make_arrays(tile *t)
     t->b = fx_kir_alloc(t->c->m, FX_KIR_PRIVATE, t->wide, (int64_t const[]){ t->depth, t->cols }, 2, FX_STR("b"));
 }
 
-/* Its place among the tasks; the grid. */
-static void take_place(tile *t, fx_kop **col0, fx_kop **n_cols)
+/* How many blocks of columns the first n results have. */
+static fx_kop *blocks_of(fx_lk *c, fx_value *const *v, int n)
 {
-    const fx_type *y = &t->v->type;
+    fx_kop *all = fx_lk_num(c, 0);
+
+    for (int i = 0; i < n; i++)
+        all = fx_lk_add(c, all, fx_lk_ceil_div(c, fx_lk_size(c, fx_type_last(&v[i]->type)), COLS));
+    return all;
+}
+
+/* The grid; its rows and block among the tasks. Results have all but their columns in common. */
+static void take_place(tile *t, fx_value *const *v, int n)
+{
+    const fx_type *y = &v[0]->type;
     fx_lk *c = t->c;
     fx_kop *r_blocks, *c_blocks, *at;
-    fx_dim rows = y->dim[y->rank - 2], cols = y->dim[y->rank - 1];
+    fx_dim rows = y->dim[y->rank - 2];
 
     fx_kir_at(c->m, c->k->grid);
     r_blocks = fx_lk_ceil_div(c, fx_lk_size(c, rows), ROWS);
-    c_blocks = fx_lk_ceil_div(c, fx_lk_size(c, cols), COLS);
+    c_blocks = blocks_of(c, v, n);
     at = fx_lk_mul(c, fx_lk_size(c, fx_lower_rows(c->l, y, y->rank - 2)), fx_lk_mul(c, r_blocks, c_blocks));
     fx_kir_yield(c->m, &at, 1);
     fx_kir_at(c->m, c->k->body);
     make_arrays(t);
     r_blocks = fx_lk_ceil_div(c, fx_lk_size(c, rows), ROWS);
-    c_blocks = fx_lk_ceil_div(c, fx_lk_size(c, cols), COLS);
+    c_blocks = blocks_of(c, v, n);
     at = fx_lk_div(c, c->k->task, c_blocks);
     t->batch = fx_lk_div(c, at, r_blocks);
     t->row0 = fx_lk_mul(c, fx_lk_rem(c, at, r_blocks), num(t, ROWS));
     t->n_rows = fx_kir_op2(c->m, FX_KIR_MIN, num(t, ROWS), fx_lk_sub(c, fx_lk_size(c, rows), t->row0));
-    *col0 = fx_lk_mul(c, fx_lk_rem(c, c->k->task, c_blocks), num(t, COLS));
-    *n_cols = fx_kir_op2(c->m, FX_KIR_MIN, num(t, COLS), fx_lk_sub(c, fx_lk_size(c, cols), *col0));
+    t->block = fx_lk_rem(c, c->k->task, c_blocks);
     fx_lk_unravel(c, t->batch, y->dim, y->rank - 2, t->index);
+}
+
+/* Block 'block' of t->v's columns. */
+static void make_block(tile *t, fx_kop *block)
+{
+    fx_lk *c = t->c;
+    fx_kop *col0 = fx_lk_mul(c, block, num(t, COLS)), *n_cols, *at, *col, *count;
+    fx_lk_loop panels, some;
+
+    n_cols = fx_kir_op2(c->m, FX_KIR_MIN, num(t, COLS), fx_lk_sub(c, fx_lk_size(c, fx_type_last(&t->v->type)), col0));
+    panels = fx_lk_in_order(c, num(t, COLS / t->cols));      /* this bound shows that panels are within the task's columns */
+    at = fx_lk_mul(c, panels.i, num(t, t->cols));
+    some = fx_lk_when(c, fx_kir_op2(c->m, FX_KIR_LT, at, n_cols));
+    col = fx_lk_add(c, col0, at);
+    count = fx_kir_op2(c->m, FX_KIR_MIN, num(t, t->cols), fx_lk_sub(c, n_cols, at));
+    for (int p = 0; p < t->n; p++) {
+        clear_sums(t, p);
+        sum_product(t, p, col, count);
+    }
+    finish(t, col, count);
+    fx_lk_end_loop(c, &some);
+    fx_lk_end_loop(c, &panels);
+}
+
+static fx_kop *result_buffer(fx_lk *c, const fx_value *v, int32_t tensor)
+{
+    const fx_type *y = &v->type;
+    fx_dim dim[3] = { fx_lower_rows(c->l, y, y->rank - 2), y->dim[y->rank - 2], y->dim[y->rank - 1] };
+
+    return fx_lk_buffer_as(c, tensor, FX_KIR_OUT, dim, 3);
+}
+
+static tile new_tile(fx_lk *c, fx_value *v, fx_op *const *product, int n, int lanes)
+{
+    return (tile){ .c = c, .product = product, .n = n, .v = v, .rank = v->type.rank, .lanes = lanes,
+                   .wide = fx_lk_wide(product[0]->out[0].type.dtype) };
 }
 
 void fx_lower_tile_kernel(fx_lk *c, fx_value *v, fx_op *const *product, int n, int32_t tensor, int lanes)
 {
-    const fx_type *y = &v->type;
-    fx_dim dim[3] = { fx_lower_rows(c->l, y, y->rank - 2), y->dim[y->rank - 2], y->dim[y->rank - 1] };
-    tile t = { .c = c, .product = product, .n = n, .v = v, .rank = y->rank, .lanes = lanes, .wide = fx_lk_wide(product[0]->out[0].type.dtype) };
-    fx_kop *col0, *n_cols, *at, *col, *count;
-    fx_lk_loop panels, some;
+    tile t = new_tile(c, v, product, n, lanes);
 
-    t.out = fx_lk_buffer_as(c, tensor, FX_KIR_OUT, dim, 3);
-    take_place(&t, &col0, &n_cols);
-    panels = fx_lk_in_order(c, num(&t, COLS / t.cols));      /* this bound shows that panels are within the task's columns */
-    at = fx_lk_mul(c, panels.i, num(&t, t.cols));
-    some = fx_lk_when(c, fx_kir_op2(c->m, FX_KIR_LT, at, n_cols));
-    col = fx_lk_add(c, col0, at);
-    count = fx_kir_op2(c->m, FX_KIR_MIN, num(&t, t.cols), fx_lk_sub(c, n_cols, at));
-    for (int p = 0; p < n; p++) {
-        clear_sums(&t, p);
-        sum_product(&t, p, col, count);
+    t.out = result_buffer(c, v, tensor);
+    take_place(&t, &v, 1);
+    make_block(&t, t.block);
+}
+
+void fx_fuse_make_merged(fx_lk *c, const fx_fused *f, const int32_t *tensor)
+{
+    tile t = new_tile(c, f->result[0], f->part, 1, FX_MIN(FX_MAX(c->l->lanes, 1), 16));
+    fx_kop *out[FX_FUSE_RESULTS], *from, *to, *own;
+    fx_lk_loop own_blocks;
+
+    for (int i = 0; i < f->n_results; i++)
+        out[i] = result_buffer(c, f->result[i], tensor[i]);
+    take_place(&t, f->result, f->n_results);
+    for (int i = 0; i < f->n_results; i++) {
+        from = blocks_of(c, f->result, i);
+        to = blocks_of(c, f->result, i + 1);
+        own = fx_kir_op2(c->m, FX_KIR_AND, fx_kir_op2(c->m, FX_KIR_LE, from, t.block), fx_kir_op2(c->m, FX_KIR_LT, t.block, to));
+        own_blocks = fx_lk_when(c, own);
+        t.v = f->result[i];
+        t.out = out[i];
+        t.product = &f->part[i];
+        make_block(&t, fx_lk_sub(c, t.block, from));
+        fx_lk_end_loop(c, &own_blocks);
     }
-    finish(&t, col, count);
-    fx_lk_end_loop(c, &some);
-    fx_lk_end_loop(c, &panels);
 }
