@@ -113,6 +113,12 @@ void fx_kexec_free(fx_kexec *x)
 }
 
 void fx_kexec_weight(fx_kexec *x, int32_t tensor, const void *data) { x->weights[tensor] = data; }
+void fx_kexec_device(fx_kexec *x, fx_kexec_device_fn run, void *user)
+{
+    x->device = run;
+    x->device_user = user;
+}
+
 void fx_kexec_log(fx_kexec *x, const fx_log *log) { x->log = log; }
 
 /* ---- Running ---------------------------------------------------------------------------------------------------- */
@@ -188,7 +194,9 @@ static fx_status run_kernel(fx_kexec *x, const fx_klaunch *n, fx_error *err)
         x->args[i] = (uint64_t)x->sizes[n->args[i]];
     for (int32_t i = 0; i < n->n_buffers; i++)
         x->buffers[i] = x->data[n->buffers[i]];
-    if (x->code)
+    if (x->device)
+        x->device(x->device_user, x->plan->kernels[n->kernel], &l, fx_kir_interp_tasks(x->interps[n->kernel], &l), &fault);
+    else if (x->code)
         run_code(x, &x->code[n->kernel], &l, &fault);
     else
         fx_kir_interp_run(x->interps[n->kernel], &l, 0, fx_kir_interp_tasks(x->interps[n->kernel], &l), &fault);

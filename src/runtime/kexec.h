@@ -38,6 +38,10 @@ void fx_kexec_weight(fx_kexec *x, int32_t tensor, const void *data);
 /* Where ops print to, at level information; NULL, as at first: nowhere. */
 void fx_kexec_log(fx_kexec *x, const fx_log *log);
 
+/* All tasks of a launch's kernel are run by this function, in place of code or the interpreter. */
+typedef void (*fx_kexec_device_fn)(void *user, fx_kir_kernel *k, const fx_kir_launch *l, int64_t tasks, fx_kir_fault *fault);
+void fx_kexec_device(fx_kexec *x, fx_kexec_device_fn run, void *user);
+
 /* Runs that are looked at, for finding faults. */
 typedef struct fx_kexec_checks {
     bool nan;                    /* a result with a NaN ends the run if no operand of the launch has one */

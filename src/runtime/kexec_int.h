@@ -17,6 +17,8 @@ struct fx_kexec {
     const fx_kcode *code;
     fx_pool *pool;
     const fx_log *log;
+    fx_kexec_device_fn device;   /* NULL: none */
+    void *device_user;
     fx_kexec_checks checks;
     uint8_t **written;           /* if reads are checked: of each tensor, a byte for each element; NULL: all of it is written */
     size_t *n_written;           /* bytes there */

@@ -140,6 +140,31 @@ def test_ops_compiled(runners, family):
     assert n and not faults, f"{len(faults)} of {n}:\n" + "\n".join(faults[:40])
 
 
+@pytest.fixture(scope="module")
+def device():
+    made = Runner("opencl")
+    try:
+        made.run("%x = input f32[1]\n%y = negate %x\noutput %y\n", [np.ones(1, np.float32)])
+    except AssertionError:
+        pytest.skip("no OpenCL device, such as PoCL")
+    yield made
+    assert made.close() == 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ops_on_a_device(runners, device, family):
+    """The bits of the interpreter by OpenCL C; without FXTEST_LONG of one op of the family, else of each, in two of its cases."""
+    ops = {}
+    for case in cases(family):
+        ops.setdefault(case.op, []).append(case)
+    names = list(ops) if os.environ.get("FXTEST_LONG") else list(ops)[len(family) % len(ops):][:1]
+    for case in [case for name in names for case in {id(c): c for c in (ops[name][0], ops[name][-1])}.values()]:
+        kind, text, inputs = next(variants(case))
+        got, want = (r.run(text, inputs, case.symbols) for r in (device, runners["interp"]))
+        assert not isinstance(got, str) and not isinstance(want, str), f"{case}: {got}, interpreted {want}"
+        assert all(map(same_bits, got, want)), f"{case}, {kind}: {got}, interpreted {want}"
+
+
 PTXAS = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
 
 

@@ -1,6 +1,6 @@
-/* graphrun.c - runs graphs in the execution that its command line names: ref, interp or compiled.
+/* graphrun.c - runs graphs in the execution that its command line names: ref, interp, compiled or opencl.
  *
- * usage: graphrun ref|interp|compiled < cases > results
+ * usage: graphrun ref|interp|compiled|opencl < cases > results
  *
  * A case:    "case TEXT_BYTES SYMBOLS INPUTS\n", the graph's text, for each symbol "NAME VALUE\n", for each
  *            input "DTYPE RANK SIZES... STRIDES... OFFSET BYTES\n" and its bytes; strides and offset count elements.
@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "compile/tgraph.h"
+#include "device_run.h"
 #include "ref_graph.h"
 
 enum { MAX_ENDS = 64, MAX_BYTES = 1 << 26 };
@@ -25,6 +26,8 @@ typedef struct one_case {
     fx_tensor in[MAX_ENDS], out[MAX_ENDS];
     int n_symbols, n_in, n_out;
 } one_case;
+
+static void *device;             /* of execution opencl */
 
 /* ---- Reading and writing ------------------------------------------------------------------------ */
 
@@ -169,7 +172,9 @@ static fx_status run_plan(one_case *c, const fx_tgraph *t, fx_error *err)
         memcpy(in[i].dim, d.dim, (size_t)d.rank * sizeof(int64_t));
     }
     st = fx_kexec_new(&x, &fx_mem_libc, p, fx_tgraph_code(t), NULL, err);
-    if (st == FORNAX_OK && !fx_tgraph_code(t))
+    if (st == FORNAX_OK && device)
+        fx_kexec_device(x, device_run, device);
+    else if (st == FORNAX_OK && !fx_tgraph_code(t))
         st = fx_kexec_check(x, &(fx_kexec_checks){ .unset = true }, err);
     if (st == FORNAX_OK)
         st = fx_kexec_run(x, in, out, err);
@@ -201,12 +206,15 @@ int main(int argc, char **argv)
     fx_target target;
     fx_error err = { 0 };
     bool ref = argc == 2 && !strcmp(argv[1], "ref"), compiled = argc == 2 && !strcmp(argv[1], "compiled");
+    bool opencl = argc == 2 && !strcmp(argv[1], "opencl");
 
-    if (argc != 2 || (!ref && !compiled && strcmp(argv[1], "interp")))
-        die("usage: graphrun ref|interp|compiled < cases > results");
+    if (argc != 2 || (!ref && !compiled && !opencl && strcmp(argv[1], "interp")))
+        die("usage: graphrun ref|interp|compiled|opencl < cases > results");
     if (compiled && (fx_codegen_open(&cg, &fx_mem_libc, FXTEST_LLVM, &err) != FORNAX_OK ||
                      fx_target_named(&target, FX_STR("host"), &err) != FORNAX_OK))
         die(err.text);
+    if (opencl && !(device = device_open()))
+        die("no OpenCL device, such as PoCL");
     while (read_case(&c)) {
         fx_module *m;
         fx_status st = fx_module_parse(&m, &c.arena, "graph", c.text, &err);
@@ -221,6 +229,7 @@ int main(int argc, char **argv)
         fx_arena_done(&c.arena);
         memset(&c, 0, sizeof(c));
     }
+    device_close(device);
     fx_codegen_close(cg);
     return 0;
 }

@@ -3,8 +3,10 @@
 #define FX_OPENCL_DEVICE_H
 
 #include <dlfcn.h>
-
-#include "fxtest.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 /* Of the OpenCL specification: */
 #define CL_FN(name, ...) int (*name)(__VA_ARGS__)
@@ -83,7 +85,7 @@ static inline void opencl_close(opencl *cl)
         cl->clReleaseContext(cl->context);
 }
 
-/* NULL is a failed check, which tells what the compiler said. */
+/* NULL: it isn't built; what the compiler said goes to standard error. */
 static inline void *opencl_build(opencl *cl, const char *text, const char *options)
 {
     int st;
@@ -93,7 +95,7 @@ static inline void *opencl_build(opencl *cl, const char *text, const char *optio
         static char said[20000];
 
         cl->clGetProgramBuildInfo(program, cl->device, 0x1183, sizeof(said) - 1, said, NULL);
-        FXTEST_FAIL("%s\n%s", said, text);
+        fprintf(stderr, "%s\n%s\n", said, text);
         cl->clReleaseProgram(program);
         return NULL;
     }

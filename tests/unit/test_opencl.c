@@ -72,6 +72,7 @@ static void run_text(const char *text, uint64_t *args, const run_buffer *buffers
         FXTEST_FAIL("%s", err.text);
     else
         program = opencl_build(&cl, out.p, FX_OPENCL_OPTIONS);
+    CHECK(program != NULL);
     if (program) {
         snprintf(name, sizeof(name), "%.*s", FX_STR_ARG(m->first->name));
         kernel = cl.clCreateKernel(program, name, &st);
