@@ -70,15 +70,9 @@ fx_kop *fx_lc_mat(fx_lc *c, int slot, size_t at, int64_t cols, fx_kir_access acc
 /* A vector of n in a slot. */
 fx_kop *fx_lc_vec(fx_lc *c, int slot, size_t at, int64_t n);
 
-/* Quantized rows that are written; q8: offset of the fx_q8. */
-typedef struct fx_lc_panels {
-    fx_kop *wide, *narrow;       /* buffers */
-    fx_kop *is_wide;             /* which of them has this row */
-    fx_kop *at[2][2];            /* its panel there and its place in it: narrow, wide */
-} fx_lc_panels;
-fx_lc_panels fx_lc_q8(fx_lc *c, int slot, size_t q8);
-/* Block b of the row: v has 32 lanes. */
-void fx_lc_put_block(fx_lc *c, const fx_lc_panels *p, fx_kop *b, fx_kop *v);
+/* The row in blocks of bytes, to a slot; q8: offset of the fx_q8.  value makes the 32 numbers from column j on. */
+typedef fx_kop *(*fx_lc_block_fn)(fx_lc *c, const void *user, fx_kop *j);
+void fx_lc_put_blocks(fx_lc *c, int slot, size_t q8, fx_lc_block_fn value, const void *user);
 
 /* ---- Code ------------------------------------------------------------------------------------------------- */
 

@@ -24,7 +24,13 @@ static fx_kop *panel_buffer(fx_lc *c, int64_t k, fx_kop *panels, fx_kop *rows, f
     return fx_lc_buffer(c, ref, &b);
 }
 
-fx_lc_panels fx_lc_q8(fx_lc *c, int slot, size_t q8)
+/* Quantized rows that are written: panels of one width, and where this row is among them. */
+typedef struct panels {
+    fx_kop *buf, *at[2];         /* its panel and its place in it */
+} panels;
+
+/* The wide panels' and the narrow ones'; whether the row is in a wide one. */
+static fx_kop *find_panels(fx_lc *c, int slot, size_t q8, panels out[2])
 {
     int64_t k = c->plan->bufs[fx_lc_ref(c, slot)->index].cols;
     fx_kop *n_wide = fx_lc_arg(c, panel_ref(c, q8, offsetof(fx_call_panels, n_wide)), "n_wide");
@@ -33,13 +39,11 @@ fx_lc_panels fx_lc_q8(fx_lc *c, int slot, size_t q8)
     fx_kop *narrow = fx_lc_arg(c, panel_ref(c, q8, offsetof(fx_call_panels, narrow)), "narrow");
     fx_kop *edge = op2(c, FX_KIR_MUL, n_wide, wide), *behind = op2(c, FX_KIR_SUB, c->row, edge);
 
-    return (fx_lc_panels){
-        .wide = panel_buffer(c, k, n_wide, wide, panel_ref(c, q8, offsetof(fx_call_panels, data)), "wide_panels"),
-        .narrow = panel_buffer(c, k, n_narrow, narrow, panel_ref(c, q8, offsetof(fx_call_panels, rest)), "narrow_panels"),
-        .is_wide = op2(c, FX_KIR_LT, c->row, edge),
-        .at = { { op2(c, FX_KIR_DIV, behind, narrow), op2(c, FX_KIR_REM, behind, narrow) },
-                { op2(c, FX_KIR_DIV, c->row, wide), op2(c, FX_KIR_REM, c->row, wide) } },
-    };
+    out[0] = (panels){ panel_buffer(c, k, n_wide, wide, panel_ref(c, q8, offsetof(fx_call_panels, data)), "wide_panels"),
+                       { op2(c, FX_KIR_DIV, c->row, wide), op2(c, FX_KIR_REM, c->row, wide) } };
+    out[1] = (panels){ panel_buffer(c, k, n_narrow, narrow, panel_ref(c, q8, offsetof(fx_call_panels, rest)), "narrow_panels"),
+                       { op2(c, FX_KIR_DIV, behind, narrow), op2(c, FX_KIR_REM, behind, narrow) } };
+    return op2(c, FX_KIR_LT, c->row, edge);
 }
 
 /* One of all lanes (a power of two of them), by halves. */
@@ -94,39 +98,44 @@ static block quantized(fx_lc *c, fx_kop *v)
     return b;
 }
 
-static void store_words(fx_lc *c, fx_kop *buf, fx_kop *const at[2], fx_kop *b, const block *w)
+static void store_words(fx_lc *c, const panels *p, fx_kop *b, const block *w)
 {
     for (int i = 0; i < WORDS; i++) {
         fx_kop *word = i < 8 ? fx_kir_extract(c->m, w->words, i) : i == 8 ? w->d : i == 9 ? w->sum : w->sum16;
 
-        fx_kir_store(c->m, buf, word, (fx_kop *const[]){ at[0], b, fx_lc_num(c, i), at[1] }, 4, NULL);
+        fx_kir_store(c->m, p->buf, word, (fx_kop *const[]){ p->at[0], b, fx_lc_num(c, i), p->at[1] }, 4, NULL);
     }
 }
 
-void fx_lc_put_block(fx_lc *c, const fx_lc_panels *p, fx_kop *b, fx_kop *v)
+/* A loop for either kind of panels: each then has few addresses to go on with. */
+void fx_lc_put_blocks(fx_lc *c, int slot, size_t q8, fx_lc_block_fn value, const void *user)
 {
-    block w = quantized(c, v);
-    fx_kop *either = fx_kir_if(c->m, p->is_wide, true);
+    int64_t n = c->plan->bufs[fx_lc_ref(c, slot)->index].cols / BLOCK;
+    panels p[2];
+    fx_kop *is_wide = find_panels(c, slot, q8, p), *either = fx_kir_if(c->m, is_wide, true);
     fx_kir_block *here = c->m->at;
 
-    if (!either)
-        return;
-    fx_kir_at(c->m, either->block[0]);
-    store_words(c, p->wide, p->at[1], b, &w);
-    fx_kir_at(c->m, either->block[1]);
-    store_words(c, p->narrow, p->at[0], b, &w);
+    for (int i = 0; i < 2 && either; i++) {
+        fx_lc_loop each;
+        block w;
+
+        fx_kir_at(c->m, either->block[i]);
+        each = fx_lc_each(c, n);
+        w = quantized(c, value(c, user, op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, BLOCK))));
+        store_words(c, &p[i], each.i, &w);
+        fx_lc_end(c, &each);
+    }
     fx_kir_at(c->m, here);
 }
+
+static fx_kop *plain_block(fx_lc *c, const void *x, fx_kop *j) { return fx_lc_load(c, (fx_kop *)(uintptr_t)x, j, BLOCK); }
 
 static void make_quant(fx_lc *c)
 {
     int64_t k = c->plan->bufs[fx_lc_ref(c, FX_LC_OUT)->index].cols;
     fx_kop *x = fx_lc_mat(c, 0, offsetof(fx_quant_args, x.p), k, FX_KIR_IN);
-    fx_lc_panels p = fx_lc_q8(c, FX_LC_OUT, offsetof(fx_quant_args, q8));
-    fx_lc_loop each = fx_lc_each(c, k / BLOCK);
 
-    fx_lc_put_block(c, &p, each.i, fx_lc_load(c, x, op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, BLOCK)), BLOCK));
-    fx_lc_end(c, &each);
+    fx_lc_put_blocks(c, FX_LC_OUT, offsetof(fx_quant_args, q8), plain_block, x);
 }
 
 /* ---- RMS norm ------------------------------------------------------------------------------------------- */
@@ -173,19 +182,20 @@ void fx_lc_rms(fx_lc *c, const fx_lc_normed *s, fx_kop *first)
     fx_lc_end(c, &each);
 }
 
-/* All of a row, in blocks of bytes; y may be NULL. */
-static void norm_to_blocks(fx_lc *c, const fx_lc_normed *s)
-{
-    fx_kop *inv = inverse_rms(c, s, fx_lc_num(c, 0)), *at, *v;
-    fx_lc_panels p = fx_lc_q8(c, FX_LC_OUT + 2, offsetof(fx_rmsnorm_args, q8));
-    fx_lc_loop each = fx_lc_each(c, s->dim / BLOCK);
+typedef struct normed_row {
+    const fx_lc_normed *s;
+    fx_kop *inv;
+} normed_row;
 
-    at = op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, BLOCK));
-    v = normed_value(c, s, inv, at, at, BLOCK);
-    if (s->y)
-        fx_lc_store(c, s->y, v, at);
-    fx_lc_put_block(c, &p, each.i, v);
-    fx_lc_end(c, &each);
+/* ... and stored where y is wanted as well. */
+static fx_kop *normed_block(fx_lc *c, const void *user, fx_kop *j)
+{
+    const normed_row *r = user;
+    fx_kop *v = normed_value(c, r->s, r->inv, j, j, BLOCK);
+
+    if (r->s->y)
+        fx_lc_store(c, r->s->y, v, j);
+    return v;
 }
 
 /* The sum is kept, and is from then on what is normed. */
@@ -221,7 +231,8 @@ static void make_rmsnorm(fx_lc *c)
     s.w = fx_lc_vec(c, 2, offsetof(fx_rmsnorm_args, w), a->dim);
     s.y = y ? fx_lc_mat(c, FX_LC_OUT + 1, offsetof(fx_rmsnorm_args, y.p), cols, FX_KIR_OUT) : NULL;
     if (q8) {
-        norm_to_blocks(c, &s);
+        fx_lc_put_blocks(c, FX_LC_OUT + 2, offsetof(fx_rmsnorm_args, q8), normed_block,
+                         &(normed_row){ &s, inverse_rms(c, &s, fx_lc_num(c, 0)) });
         return;
     }
     groups = fx_lc_times(c, a->n_groups);
