@@ -153,7 +153,7 @@ static void bench_attend(const fx_kernel *k, fx_dtype type, const shape *s, int3
     float *x = need(2 * floats * sizeof(float));
     fx_step_seq seq = { .n_rows = rows, .pos0 = s->context - rows, .pages = pages, .adapter = -1 };
     fx_step step = { .n_rows = rows, .n_seqs = 1, .pos = numbers, .seq = numbers + rows, .seqs = &seq,
-                     .page_bytes = 2 * part, .page_tokens = FX_KV_BLOCK };
+                     .page_bytes = 2 * part, .page_tokens = FX_KV_BLOCK, .n_columns = 1 };
     fx_attend_args a = { .q = { x, s->heads * s->dim }, .out = { x + floats, s->heads * s->dim }, .heads = s->heads,
                          .kv_heads = s->kv_heads, .head_dim = s->dim, .v_dim = s->dim, .scale = 0.1f, .kv_dtype = type,
                          .v_offset = part, .step = &step };

@@ -178,7 +178,7 @@ typedef struct fornax_model_info {
     int64_t vocab_size;         /* width of a row of logits                         */
     int64_t n_layers, n_heads, n_kv_heads, head_dim, embedding_dim;
     int64_t max_context;
-    int64_t kv_bytes_per_token;
+    int64_t kv_bytes_per_token; /* while all layers keep it: those with a window let go of it */
     double load_ms;
     int matryoshka;             /* 1: its files say that vectors may be shortened (is_matryoshka,
                                    matryoshka_dimensions); then only to the dimensions they list, if any */
@@ -365,7 +365,9 @@ typedef struct fornax_engine_options {
     int prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: step_tokens */
     int queue_limit;          /* requests waiting at most; 0: 256                             */
     int64_t kv_bytes;         /* of the page pool; 0: enough for the model's whole context, at
-                                 least four times 4096 tokens, at most a quarter of memory.
+                                 least four times 4096 tokens, at most a quarter of memory;
+                                 layers with a window beside others without count for four times
+                                 4096 tokens, or two windows and a step if that is more.
                                  Memory is touched as it is used.                             */
     int page_tokens;          /* tokens in a KV page; 0: 32                                   */
     int no_prefix_cache;      /* 1: never reuse pages of earlier requests                     */
@@ -381,7 +383,9 @@ typedef struct fornax_engine_stats {
     uint64_t running, waiting;                  /* sequences, requests now */
     uint64_t prompt_tokens, cached_tokens, generated_tokens;
     uint64_t preemptions;
-    uint64_t pages_total, pages_used, pages_cached;   /* cached: held by the prefix tree only */
+    /* Where some layers have a window and others don't, page_tokens tokens take several pages, each for some of
+     * the layers. All are of page_bytes. cached: held by the prefix tree only. */
+    uint64_t pages_total, pages_used, pages_cached;
     uint64_t step_ns_total;
     uint64_t page_tokens, page_bytes;
     uint64_t launches;                          /* kernels begun; grows within a long step too */

@@ -200,7 +200,7 @@ static fx_status make_room(job *j)
 
         end = batch_end(j, i);
         for (size_t k = i; k < end; k++) {
-            pages += FX_DIV_UP(length(j, k), page);
+            pages += FX_DIV_UP(length(j, k), page) * (size_t)s->n_columns;
             rows += length(j, k);
         }
         j->n_pages = FX_MAX(j->n_pages, pages);
@@ -278,7 +278,7 @@ static fx_step new_step(const job *j, size_t first_id)
 
     return (fx_step){ .token = j->ids.at + first_id, .pos = j->pos, .seq = j->seq, .seqs = j->seqs, .logit_rows = j->wanted,
                       .kv = j->kv, .page_bytes = s->page_bytes, .page_tokens = s->page_tokens,
-                      .adapters = j->adapter ? &j->adapter : NULL };
+                      .n_columns = s->n_columns, .adapters = j->adapter ? &j->adapter : NULL };
 }
 
 static fx_status run_step(job *j, const fx_step *s)
@@ -315,7 +315,7 @@ static fx_status run_batch(job *j, size_t i, size_t end)
     }
     for (size_t k = i; k < end; k++) {
         add_rows(j, &s, k, 0, length(j, k), j->pages + next_page);
-        next_page += FX_DIV_UP(length(j, k), page);
+        next_page += FX_DIV_UP(length(j, k), page) * (size_t)state->n_columns;
     }
     return run_step(j, &s);
 }

@@ -185,7 +185,7 @@ static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mod
     i->head_dim = d->params.head_dim;
     i->embedding_dim = d->params.dim;
     i->max_context = d->max_context;
-    i->kv_bytes_per_token = (int64_t)(state->page_bytes / (size_t)state->page_tokens);
+    i->kv_bytes_per_token = (int64_t)(state->page_bytes * (size_t)state->n_columns / (size_t)state->page_tokens);
     return i->architecture && i->name && i->numerics_id ? FORNAX_OK : fx_nomem(err, "a model's description");
 }
 
@@ -358,7 +358,7 @@ static fx_status eval_open(eval *v, fornax_model *m, size_t n, fx_error *err)
     const fx_state_table *state = fx_program_state(m->program);
     const fx_mem *mem = &m->ctx->mem;
 
-    *v = (eval){ .m = m, .n_pages = FX_DIV_UP(n, (size_t)state->page_tokens),
+    *v = (eval){ .m = m, .n_pages = FX_DIV_UP(n, (size_t)state->page_tokens) * (size_t)state->n_columns,
                  .length_class = fx_state_length_class(state, (int64_t)n) };
     v->kv_bytes = v->n_pages * state->page_bytes;
     v->pages = fx_mem_array(mem, v->n_pages, sizeof *v->pages);
@@ -394,7 +394,7 @@ static void eval_step(eval *v, const int32_t *ids, size_t at, size_t n, size_t f
 
     *step = (fx_step){ .n_rows = (int32_t)n, .n_seqs = 1, .token = ids + at, .pos = v->pos, .seq = v->seq,
                        .logit_rows = v->logit_rows, .kv = v->kv, .page_bytes = state->page_bytes,
-                       .page_tokens = state->page_tokens, .seqs = &seq, .adapters = v->adapter ? &v->adapter : NULL };
+                       .page_tokens = state->page_tokens, .n_columns = state->n_columns, .seqs = &seq, .adapters = v->adapter ? &v->adapter : NULL };
     for (size_t i = 0; i < n; i++) {
         v->pos[i] = (int32_t)(at + i);
         v->seq[i] = 0;

@@ -46,14 +46,27 @@ static fx_status check_options(const fornax_engine_options *o, fx_error *err)
     return FORNAX_OK;
 }
 
-/* Enough for the whole context, at least 4 * 4096 tokens, at most a quarter of memory. */
-static int64_t default_kv_bytes(const fx_state_table *state, int64_t max_context)
+/* Of the pages for some tokens, of all columns. */
+static int64_t all_columns_bytes(const fx_state_table *state)
 {
-    int64_t page = (int64_t)state->page_bytes;
-    int64_t pages = FX_DIV_UP(FX_MAX(max_context, 4 * 4096), state->page_tokens);
-    int64_t quarter = (int64_t)(fx_memory_bytes(&fx_mem_libc, "") / 4);
+    return (int64_t)state->page_bytes * state->n_columns;
+}
 
-    return FX_MAX(FX_MIN(pages, quarter / page), 1) * page;
+/* Enough for the whole context, at least SOME tokens, at most a quarter of memory. Of layers that keep a window beside
+ * others that keep all: for SOME tokens, or two windows and a step if that is more. */
+static int64_t default_kv_bytes(const fx_state_table *state, const fornax_engine_options *o, int64_t max_context)
+{
+    enum { SOME = 4 * 4096 };
+    int64_t quarter = (int64_t)(fx_memory_bytes(&fx_mem_libc, "") / 4), page = (int64_t)state->page_bytes, pages = 0;
+
+    for (int g = 0; g < state->n_groups; g++) {
+        int64_t tokens = FX_MAX(max_context, SOME);
+
+        if (g > 0)
+            tokens = FX_MIN(tokens, FX_MAX(SOME, 2 * (int64_t)state->groups[g].window + o->step_tokens));
+        pages += state->groups[g].n * FX_DIV_UP(tokens, state->page_tokens);
+    }
+    return FX_MAX(FX_MIN(pages, quarter / page), state->n_columns) * page;
 }
 
 static int64_t default_snapshot_bytes(const fx_state_table *state)
@@ -74,7 +87,7 @@ fx_status fx_engine_resolve(fornax_engine_options *out, const fornax_engine_opti
     FX_TRY(check_options(&o, err));
     if (max_context < 1 || max_context > INT32_MAX)
         return bad_option(err, "max_context", "1 to 2147483647", max_context);
-    if (state->page_tokens < 1 || state->page_bytes < 1)
+    if (state->page_tokens < 1 || state->page_bytes < 1 || state->n_columns < 1)
         return fx_fail(err, FORNAX_EINTERNAL, "the model's pages have %d tokens and %zu bytes",
                        (int)state->page_tokens, state->page_bytes);
     o.step_tokens = o.step_tokens ? o.step_tokens : FX_MAX(512, o.max_batch);
@@ -82,7 +95,7 @@ fx_status fx_engine_resolve(fornax_engine_options *out, const fornax_engine_opti
     o.prefill_chunk = FX_MIN(o.prefill_chunk ? o.prefill_chunk : o.step_tokens, o.step_tokens);
     o.queue_limit = o.queue_limit ? o.queue_limit : 256;
     o.page_tokens = o.page_tokens ? o.page_tokens : state->page_tokens;
-    o.kv_bytes = o.kv_bytes ? o.kv_bytes : default_kv_bytes(state, max_context);
+    o.kv_bytes = o.kv_bytes ? o.kv_bytes : default_kv_bytes(state, &o, max_context);
     o.snapshot_bytes = o.snapshot_bytes ? o.snapshot_bytes : default_snapshot_bytes(state);
     if (o.max_batch > o.step_tokens)
         return bad_option(err, "max_batch", "at most step_tokens, one row for each sequence", o.max_batch);
@@ -93,9 +106,9 @@ fx_status fx_engine_resolve(fornax_engine_options *out, const fornax_engine_opti
     if ((uint64_t)o.kv_bytes > memory)
         return fx_fail_param(err, FORNAX_ENOMEM, "kv_bytes", "kv_bytes: %lld is more than the memory of this process, "
                              "%llu bytes", (long long)o.kv_bytes, (unsigned long long)memory);
-    if ((uint64_t)o.kv_bytes < state->page_bytes)
-        return fx_fail_param(err, FORNAX_EARG, "kv_bytes", "kv_bytes: %lld is less than one page (%zu bytes)",
-                             (long long)o.kv_bytes, state->page_bytes);
+    if (o.kv_bytes < all_columns_bytes(state))
+        return fx_fail_param(err, FORNAX_EARG, "kv_bytes", "kv_bytes: %lld is less than pages for %d tokens (%lld bytes)",
+                             (long long)o.kv_bytes, (int)state->page_tokens, (long long)all_columns_bytes(state));
     *out = o;
     return FORNAX_OK;
 }
@@ -158,9 +171,7 @@ static fx_status make_cache(fx_engine *e, const fx_engine_config *c, fx_error *e
     e->now.page_tokens = (uint64_t)state->page_tokens;
     e->now.page_bytes = state->page_bytes;
     FX_TRY(fx_sched_init(&e->sched, e->mem, e->kv, &limits, err));
-    e->context = FX_MIN(c->max_context, (int64_t)pages * state->page_tokens);
-    if (fx_sched_pages(&e->sched, c->max_context) <= (int64_t)pages)
-        e->context = c->max_context;         /* pages behind the window come back */
+    e->context = fx_sched_longest(&e->sched, c->max_context);
     return FORNAX_OK;
 }
 

@@ -210,7 +210,7 @@ static bool make_arrays(fx_choice *c, const fx_engine *e, int64_t longest)
     size_t keys_bytes = pages * sizeof(fx_hash128), token_bytes = FX_ROUND_UP(cap * sizeof(int32_t), 16);
     char *p;
 
-    c->block_bytes = keys_bytes + token_bytes + pages * sizeof(fx_page);
+    c->block_bytes = keys_bytes + token_bytes + pages * (size_t)e->stepper.state->n_columns * sizeof(fx_page);
     c->block = p = fx_mem_alloc(e->mem, c->block_bytes);
     if (!p)
         return false;

@@ -20,19 +20,19 @@
 
 #define FX_KV_TINY 0x1p-96f
 
-/* First byte of the page that holds position 'pos' of a sequence. */
-static inline uint8_t *fx_kv_page(const fx_step *s, const fx_step_seq *seq, int64_t pos)
+/* First byte of the column's page that holds position 'pos' of a sequence. */
+static inline uint8_t *fx_kv_page(const fx_step *s, const fx_step_seq *seq, int32_t column, int64_t pos)
 {
-    return s->kv + (size_t)seq->pages[pos / s->page_tokens] * s->page_bytes;
+    return s->kv + (size_t)seq->pages[pos / s->page_tokens * s->n_columns + column] * s->page_bytes;
 }
 
-/* The block of 'pos': of the part at 'offset' of a page, whose blocks have block_bytes. */
-static inline uint8_t *fx_kv_block(const fx_step *s, const fx_step_seq *seq, size_t offset, size_t block_bytes,
-                                   int64_t head, int64_t pos)
+/* The block of 'pos': of the part at 'offset' of a page of 'column', whose blocks have block_bytes. */
+static inline uint8_t *fx_kv_block(const fx_step *s, const fx_step_seq *seq, int32_t column, size_t offset,
+                                   size_t block_bytes, int64_t head, int64_t pos)
 {
     int64_t block = head * (s->page_tokens / FX_KV_BLOCK) + pos % s->page_tokens / FX_KV_BLOCK;
 
-    return fx_kv_page(s, seq, pos) + offset + (size_t)block * block_bytes;
+    return fx_kv_page(s, seq, column, pos) + offset + (size_t)block * block_bytes;
 }
 
 /* Number of component d of the key, or value, j (0..31) in its block. */

@@ -1,16 +1,16 @@
 /* kv.c - see kv.h.
  *
- * A page of the tree *is* its node: everything about page p lies at index p of arrays
- * made at open, so nothing is allocated later.
+ * A set of the tree *is* its node: everything about the set whose first page is p lies at index p
+ * of arrays made at open, so nothing is allocated later.
  *
  *     pages   [n] refs, parent, number of children, key, hash chain, heap place, last use
- *     units   [n][page_tokens] ids, valid for pages of the tree
- *     buckets [2^k] first page of each hash chain
- *     heap    [n] pages that may be evicted (in the tree, refs 0, no children): a binary
- *                 heap with the least recently used on top
+ *     units   [n][page_tokens] ids, valid for sets of the tree
+ *     buckets [2^k] first set of each hash chain
+ *     heap    [n] sets that may be evicted (in the tree, refs 0, no children; or hung, refs 0): a
+ *                 binary heap with the least recently used on top
  *
- * Free pages are a chain through 'next'; pages never used yet lie at [n_touched, n) and
- * are not in it, so that memory is first touched when it is needed. */
+ * The pages of a set are a chain through 'more'.  Free pages are a chain through 'next'; pages never
+ * used yet lie at [n_touched, n) and are not in it, so that memory is first touched when it is needed. */
 #include "kv/kv.h"
 
 #include "kv/slots.h"
@@ -27,24 +27,30 @@ struct fx_kv_scope {
 typedef struct kv_page {
     uint32_t refs;
     uint32_t children;
-    fx_page parent;
+    fx_page parent;             /* of a hung set: what it hangs on */
     fx_page next;               /* hash chain (in the tree) or free chain */
+    fx_page more;               /* next page of the set */
+    fx_page hung;               /* the set of group 1 that hangs on it, or FX_PAGE_NONE */
     uint32_t heap_at;           /* place in the heap, or NOT_IN_HEAP */
-    bool in_tree;
+    uint8_t group;
+    bool in_tree;               /* or hung on it */
     uint32_t snapshot;          /* FX_SNAPSHOT_NONE: it has none */
     uint64_t id, parent_id;     /* of the tree: never given twice, 0: no parent */
-    uint64_t used_at;           /* kv->clock when it was last referred to or let go */
+    uint64_t used_at;           /* kv->clock when it was last let go of; LIKELY is added, or not */
     fx_hash128 key;
     fx_kv_scope *scope;
 } kv_page;
 
 #define NOT_IN_HEAP UINT32_MAX
+#define LIKELY ((uint64_t)1 << 63)
 
 struct fx_kv {
     const fx_mem *mem;
     uint8_t *base;
     size_t page_bytes;
-    int32_t page_tokens;
+    int32_t page_tokens, n_columns;
+    int n_groups;
+    fx_state_group groups[FX_STATE_GROUPS];
     uint32_t n, n_touched, n_free, n_used, n_cached;
     fx_page free;               /* head of the free chain */
     kv_page *pages;
@@ -54,7 +60,6 @@ struct fx_kv {
     fx_page *heap;
     uint32_t n_heap;
     uint64_t clock, ids;
-    int32_t window;             /* pages behind it are let go of; 0: none are */
     size_t slot_bytes;
     fx_slots slots;
     fx_hash128 root;            /* of the identity bytes */
@@ -182,9 +187,9 @@ static void heap_remove(fx_kv *kv, fx_page p)
 
 static fx_status check_state(const fx_state_table *state, uint32_t n_pages, fx_error *err)
 {
-    if (state->page_tokens < 1 || state->page_bytes < 1)
-        return fx_fail(err, FORNAX_EINTERNAL, "kv: a page of %d tokens and %zu bytes", (int)state->page_tokens,
-                       state->page_bytes);
+    if (state->page_tokens < 1 || state->page_bytes < 1 || state->n_groups < 1)
+        return fx_fail(err, FORNAX_EINTERNAL, "kv: a page of %d tokens and %zu bytes in %d groups",
+                       (int)state->page_tokens, state->page_bytes, (int)state->n_groups);
     if (n_pages < 1 || n_pages > UINT32_MAX / 4 || n_pages > SIZE_MAX / state->page_bytes)
         return fx_fail(err, FORNAX_EARG, "kv: %u pages of %zu bytes", n_pages, state->page_bytes);
     return FORNAX_OK;
@@ -203,7 +208,9 @@ fx_status fx_kv_open(fx_kv **out, const fx_mem *mem, const fx_state_table *state
     kv->mem = mem;
     kv->page_bytes = state->page_bytes;
     kv->page_tokens = state->page_tokens;
-    kv->window = fx_state_window(state);
+    kv->n_columns = state->n_columns;
+    kv->n_groups = state->n_groups;
+    memcpy(kv->groups, state->groups, sizeof kv->groups);
     kv->slot_bytes = state->slot_bytes;
     kv->n = kv->n_free = n_pages;
     kv->free = FX_PAGE_NONE;
@@ -270,9 +277,19 @@ size_t fx_kv_slot_bytes(const fx_kv *kv)
     return kv->slot_bytes;
 }
 
-int32_t fx_kv_window(const fx_kv *kv)
+int32_t fx_kv_columns(const fx_kv *kv)
 {
-    return kv->window;
+    return kv->n_columns;
+}
+
+int fx_kv_groups(const fx_kv *kv)
+{
+    return kv->n_groups;
+}
+
+const fx_state_group *fx_kv_group(const fx_kv *kv, int g)
+{
+    return &kv->groups[g];
 }
 
 fx_kv_counts fx_kv_count(const fx_kv *kv)
@@ -297,14 +314,27 @@ static int32_t *units_of(const fx_kv *kv, fx_page p)
     return kv->units + (size_t)p * (size_t)kv->page_tokens;
 }
 
-static void free_page(fx_kv *kv, fx_page p)
+static uint32_t pages_of(const fx_kv *kv, const kv_page *set)
 {
-    kv->pages[p].next = kv->free;
-    kv->free = p;
-    kv->n_free++;
+    return (uint32_t)kv->groups[set->group].n;
 }
 
-/* The page's parent, or FX_PAGE_NONE if it has none or none any more. */
+static void free_set(fx_kv *kv, fx_page p)
+{
+    while (p != FX_PAGE_NONE) {
+        fx_page more = kv->pages[p].more;
+
+        kv->pages[p].next = kv->free;
+        kv->free = p;
+        kv->n_free++;
+        p = more;
+    }
+}
+
+/* Whether what the tree holds of sets may have holes: parents that went before their children. */
+static bool has_holes(const fx_kv *kv) { return kv->groups[0].window > 0; }
+
+/* The set's parent, or FX_PAGE_NONE if it has none or none any more. */
 static fx_page parent_of(const fx_kv *kv, const kv_page *page)
 {
     const kv_page *parent = page->parent == FX_PAGE_NONE ? NULL : &kv->pages[page->parent];
@@ -314,7 +344,7 @@ static fx_page parent_of(const fx_kv *kv, const kv_page *page)
 
 static bool is_evictable(const fx_kv *kv, const kv_page *page)
 {
-    return page->in_tree && page->refs == 0 && (page->children == 0 || kv->window > 0);
+    return page->in_tree && page->refs == 0 && (page->children == 0 || has_holes(kv));
 }
 
 static void take_snapshot_off(fx_kv *kv, kv_page *page)
@@ -324,14 +354,12 @@ static void take_snapshot_off(fx_kv *kv, kv_page *page)
     page->snapshot = FX_SNAPSHOT_NONE;
 }
 
-/* Out of the tree, onto the free chain; its parent may become a leaf. */
-static void evict(fx_kv *kv, fx_page p)
+/* Out of its hash chain and of its parent's children, who may become a leaf. */
+static void take_out_of_tree(fx_kv *kv, fx_page p)
 {
     kv_page *page = &kv->pages[p];
     fx_page *at = bucket_of(kv, &page->key);
 
-    FX_ASSERT(is_evictable(kv, page));
-    heap_remove(kv, p);
     take_snapshot_off(kv, page);
     while (*at != p)
         at = &kv->pages[*at].next;
@@ -343,32 +371,64 @@ static void evict(fx_kv *kv, fx_page p)
         if (is_evictable(kv, parent) && parent->heap_at == NOT_IN_HEAP)
             heap_add(kv, page->parent);
     }
-    page->in_tree = false;
     fx_kv_scope_leave(kv, page->scope);
     page->scope = NULL;
-    kv->n_cached--;
-    free_page(kv, p);
 }
 
-fx_page fx_kv_take(fx_kv *kv)
+/* A cached set, and what hangs on it, becomes free. */
+static void evict(fx_kv *kv, fx_page p)
 {
-    fx_page p;
+    kv_page *page = &kv->pages[p];
 
-    if (kv->n_free == 0) {
-        if (kv->n_heap == 0)
-            return FX_PAGE_NONE;
-        evict(kv, kv->heap[0]);
-    }
-    p = kv->free;
+    FX_ASSERT(is_evictable(kv, page));
+    if (page->hung != FX_PAGE_NONE)
+        evict(kv, page->hung);
+    heap_remove(kv, p);
+    if (page->group == 0)
+        take_out_of_tree(kv, p);
+    else
+        kv->pages[page->parent].hung = FX_PAGE_NONE;
+    page->in_tree = false;
+    kv->n_cached -= pages_of(kv, page);
+    free_set(kv, p);
+}
+
+static fx_page take_page(fx_kv *kv, fx_page more)
+{
+    fx_page p = kv->free;
+
     if (p != FX_PAGE_NONE)
         kv->free = kv->pages[p].next;
     else
         p = kv->n_touched++;
     kv->n_free--;
-    kv->n_used++;
-    kv->pages[p] = (kv_page){ .refs = 1, .parent = FX_PAGE_NONE, .next = FX_PAGE_NONE, .heap_at = NOT_IN_HEAP,
-                              .snapshot = FX_SNAPSHOT_NONE };
+    kv->pages[p] = (kv_page){ .parent = FX_PAGE_NONE, .next = FX_PAGE_NONE, .more = more, .hung = FX_PAGE_NONE,
+                              .heap_at = NOT_IN_HEAP, .snapshot = FX_SNAPSHOT_NONE };
     return p;
+}
+
+fx_page fx_kv_take(fx_kv *kv, int group)
+{
+    uint32_t n = (uint32_t)kv->groups[group].n;
+    fx_page p = FX_PAGE_NONE;
+
+    FX_ASSERT(group < kv->n_groups);
+    if (fx_kv_room(kv) < n)
+        return FX_PAGE_NONE;
+    while (kv->n_free < n)
+        evict(kv, kv->heap[0]);
+    for (uint32_t i = 0; i < n; i++)
+        p = take_page(kv, p);
+    kv->n_used += n;
+    kv->pages[p].refs = 1;
+    kv->pages[p].group = (uint8_t)group;
+    return p;
+}
+
+void fx_kv_list(const fx_kv *kv, fx_page set, fx_page *at)
+{
+    for (; set != FX_PAGE_NONE; set = kv->pages[set].more)
+        *at++ = set;
 }
 
 void fx_kv_ref(fx_kv *kv, fx_page p)
@@ -378,28 +438,38 @@ void fx_kv_ref(fx_kv *kv, fx_page p)
     FX_ASSERT(p < kv->n_touched && (page->refs > 0 || page->in_tree));
     if (page->refs++ > 0)
         return;
-    kv->n_cached--;
-    kv->n_used++;
+    kv->n_cached -= pages_of(kv, page);
+    kv->n_used += pages_of(kv, page);
     if (page->heap_at != NOT_IN_HEAP)
         heap_remove(kv, p);
 }
 
-void fx_kv_drop(fx_kv *kv, fx_page p)
+static void drop(fx_kv *kv, fx_page p, uint64_t likely)
 {
     kv_page *page = &kv->pages[p];
 
     FX_ASSERT(p < kv->n_touched && page->refs > 0);
     if (--page->refs > 0)
         return;
-    kv->n_used--;
+    kv->n_used -= pages_of(kv, page);
     if (!page->in_tree) {
-        free_page(kv, p);
+        free_set(kv, p);
         return;
     }
-    kv->n_cached++;
-    page->used_at = ++kv->clock;
+    kv->n_cached += pages_of(kv, page);
+    page->used_at = ++kv->clock + likely;
     if (is_evictable(kv, page))
         heap_add(kv, p);
+}
+
+void fx_kv_drop(fx_kv *kv, fx_page p)
+{
+    drop(kv, p, LIKELY);
+}
+
+void fx_kv_drop_unlikely(fx_kv *kv, fx_page p)
+{
+    drop(kv, p, 0);
 }
 
 uint32_t fx_kv_refs(const fx_kv *kv, fx_page p)
@@ -410,7 +480,9 @@ uint32_t fx_kv_refs(const fx_kv *kv, fx_page p)
 void fx_kv_copy(fx_kv *kv, fx_page to, fx_page from)
 {
     FX_ASSERT(to != from && kv->pages[to].refs == 1 && !kv->pages[to].in_tree);
-    memcpy(kv->base + (size_t)to * kv->page_bytes, kv->base + (size_t)from * kv->page_bytes, kv->page_bytes);
+    FX_ASSERT(kv->pages[to].group == kv->pages[from].group);
+    for (; to != FX_PAGE_NONE; to = kv->pages[to].more, from = kv->pages[from].more)
+        memcpy(kv->base + (size_t)to * kv->page_bytes, kv->base + (size_t)from * kv->page_bytes, kv->page_bytes);
 }
 
 /* ---- The tree -------------------------------------------------------------------- */
@@ -454,7 +526,7 @@ fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128
     fx_page known = fx_kv_find(kv, s, parent, key, units);
     fx_page *bucket = bucket_of(kv, key);
 
-    FX_ASSERT(page->refs > 0 && !page->in_tree);
+    FX_ASSERT(page->refs > 0 && !page->in_tree && page->group == 0);
     if (known != FX_PAGE_NONE) {
         fx_kv_ref(kv, known);
         fx_kv_drop(kv, p);
@@ -475,6 +547,28 @@ fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128
     page->next = *bucket;
     *bucket = p;
     return p;
+}
+
+fx_page fx_kv_hang(fx_kv *kv, fx_page p, fx_page set)
+{
+    kv_page *page = &kv->pages[p], *hung = &kv->pages[set];
+
+    FX_ASSERT(page->in_tree && page->refs > 0 && page->group == 0);
+    FX_ASSERT(hung->refs > 0 && !hung->in_tree && hung->group == 1);
+    if (page->hung != FX_PAGE_NONE) {
+        fx_kv_ref(kv, page->hung);
+        fx_kv_drop(kv, set);
+        return page->hung;
+    }
+    page->hung = set;
+    hung->parent = p;
+    hung->in_tree = true;
+    return set;
+}
+
+fx_page fx_kv_hung(const fx_kv *kv, fx_page p)
+{
+    return kv->pages[p].hung;
 }
 
 void fx_kv_forget(fx_kv *kv)
@@ -561,28 +655,54 @@ uint32_t fx_kv_snapshots(const fx_kv *kv)
 
 /* ---- Self-check -------------------------------------------------------------------- */
 
-static void check_page(const fx_kv *kv, fx_page p, uint32_t *children)
+/* A set of the tree, in its place there. */
+static void check_place(const fx_kv *kv, fx_page p, uint32_t *children)
+{
+    const kv_page *page = &kv->pages[p];
+    fx_page parent = parent_of(kv, page);
+
+    FX_ASSERT(page->scope && page->scope->refs > 0);
+    if (page->parent == FX_PAGE_NONE || parent != FX_PAGE_NONE)
+        FX_ASSERT(fx_kv_find(kv, page->scope, page->parent, &page->key, units_of(kv, p)) == p);
+    else
+        FX_ASSERT(has_holes(kv));
+    if (parent != FX_PAGE_NONE) {
+        FX_ASSERT(has_holes(kv) || page->refs == 0 || kv->pages[parent].refs > 0);
+        FX_ASSERT(kv->pages[parent].scope == page->scope);
+        children[parent]++;
+    }
+    if (page->hung != FX_PAGE_NONE)
+        FX_ASSERT(kv->pages[page->hung].in_tree && kv->pages[page->hung].parent == p);
+}
+
+static void check_hung(const fx_kv *kv, fx_page p)
+{
+    const kv_page *page = &kv->pages[p], *on = &kv->pages[page->parent];
+
+    FX_ASSERT(on->in_tree && on->group == 0 && on->hung == p && page->children == 0);
+    FX_ASSERT(page->refs <= on->refs);
+}
+
+/* A used or cached set; returns the number of its pages. */
+static uint32_t check_set(const fx_kv *kv, fx_page p, uint32_t *children)
 {
     const kv_page *page = &kv->pages[p];
     bool evictable = is_evictable(kv, page);
+    uint32_t n = 0;
 
+    for (fx_page at = p; at != FX_PAGE_NONE; at = kv->pages[at].more, n++)
+        FX_ASSERT(at == p || (kv->pages[at].refs == 0 && !kv->pages[at].in_tree));
+    FX_ASSERT(n == pages_of(kv, page));
     FX_ASSERT((page->heap_at != NOT_IN_HEAP) == evictable);
     FX_ASSERT(page->snapshot == FX_SNAPSHOT_NONE ||
               (page->in_tree && kv->slots.snapshots[page->snapshot].page == p));
     if (evictable)
         FX_ASSERT(page->heap_at < kv->n_heap && kv->heap[page->heap_at] == p);
-    if (!page->in_tree)
-        return;
-    FX_ASSERT(page->scope && page->scope->refs > 0);
-    if (page->parent == FX_PAGE_NONE || parent_of(kv, page) != FX_PAGE_NONE)
-        FX_ASSERT(fx_kv_find(kv, page->scope, page->parent, &page->key, units_of(kv, p)) == p);
-    else
-        FX_ASSERT(kv->window > 0);
-    if (parent_of(kv, page) != FX_PAGE_NONE) {
-        FX_ASSERT(kv->window > 0 || page->refs == 0 || kv->pages[page->parent].refs > 0);
-        FX_ASSERT(kv->pages[page->parent].scope == page->scope);
-        children[page->parent]++;
-    }
+    if (page->in_tree && page->group == 0 && children)
+        check_place(kv, p, children);
+    if (page->in_tree && page->group > 0)
+        check_hung(kv, p);
+    return n;
 }
 
 void fx_kv_check(const fx_kv *kv)
@@ -595,11 +715,13 @@ void fx_kv_check(const fx_kv *kv)
         free++;
     }
     for (fx_page p = 0; p < kv->n_touched; p++) {
-        used += kv->pages[p].refs > 0;
-        cached += kv->pages[p].refs == 0 && kv->pages[p].in_tree;
-        snapshots += kv->pages[p].in_tree && kv->pages[p].snapshot != FX_SNAPSHOT_NONE;
-        if (children && (kv->pages[p].in_tree || kv->pages[p].refs > 0))
-            check_page(kv, p, children);
+        const kv_page *page = &kv->pages[p];
+
+        if (page->refs > 0)
+            used += check_set(kv, p, children);
+        else if (page->in_tree)
+            cached += check_set(kv, p, children);
+        snapshots += page->in_tree && page->snapshot != FX_SNAPSHOT_NONE;
     }
     FX_ASSERT(free == kv->n_free && used == kv->n_used && cached == kv->n_cached);
     FX_ASSERT(free + used + cached == kv->n);

@@ -1,34 +1,41 @@
 /* kv.h - the pool of pages that hold sequence state, and the prefix tree over them.
  *
- * Owns one big lazily touched buffer, cut into pages of state->page_tokens tokens.
- * Knows page numbers, reference counts, and which whole pages hold which units
- * (token ids); knows nothing of sequences (sched/) or of what is inside a page.
+ * Owns one big lazily touched buffer, cut into pages of state->page_bytes.  Knows page numbers,
+ * reference counts, and which whole pages hold which units (token ids); knows nothing of
+ * sequences (sched/) or of what is inside a page.
  *
- *     fx_page p = fx_kv_take(kv);                       refs 1, contents undefined
+ * Pages are taken in sets: those of all columns of one group (tensor/rows.h) for the same page_tokens
+ * units, counted and given back together, and named by the first.  Sets of group 0 form the
+ * tree; where there is a second group, its sets hang on them.
+ *
+ *     fx_page p = fx_kv_take(kv, 0);                    refs 1, contents undefined
  *     p = fx_kv_insert(kv, scope, parent, &key, units, p);   full and computed: others may find it
  *     fx_page hit = fx_kv_find(kv, scope, parent, &key, units);
  *     fx_kv_ref(kv, hit);  ...  fx_kv_drop(kv, hit);
+ *     fx_page w = fx_kv_take(kv, 1);  ...  w = fx_kv_hang(kv, p, w);  ...  fx_kv_hung(kv, hit)
  *
- * Identity of a page: the model's identity bytes (given at open), its scope (adapter
+ * Identity of a set: the model's identity bytes (given at open), its scope (adapter
  * fingerprint and cache salt), all units before it and its own units.  The key is a
  * 128-bit hash chained over all that; besides it the scope (interned by its bytes),
- * the parent page and the units themselves are compared, so a collision is a miss.
+ * the parent and the units themselves are compared, so a collision is a miss.
  *
- * A page is free, used (refs > 0) or cached (refs 0, in the tree).  Cached pages are
- * taken back when no page is free: least recently used first, children before parents.
- * Whoever refers to a page in the tree must refer to its parents too (a sequence does,
- * by its page table); so a cached page has only cached children.
+ * A set is free, used (refs > 0) or cached (refs 0, in the tree or hung on it).  Cached sets are
+ * taken back when too few pages are free: least recently used first, children before parents, those
+ * that were dropped as unlikely to be of use before all others.
+ * Whoever refers to a set in the tree must refer to its parents too (a sequence does,
+ * by its page table); so a cached set has only cached children.  What hangs on a set goes
+ * at the latest with it, and is referred to only by who refers to that too.
  * Where all of a model's layers see a window only, a sequence lets go of the pages behind
  * it: there a parent may be cached under a used child, and be taken back before it; what
  * hangs on a page that is gone is no longer found.
  *
  * Recurrent state (tensor/rows.h) lies in slots, one for each running sequence.  Copies of it as
- * of page ends, the snapshots, hang on pages of the tree and go with them; a prefix
+ * of page ends, the snapshots, hang on sets of the tree and go with them; a prefix
  * can be taken over only up to a page with a snapshot.
  *
- * Invariants, asserted by fx_kv_check: free + used + cached == total; a used page of the
- * tree has a used parent (without windows); child counts, hash chains, snapshots and the
- * eviction heap agree with the pages; no two pages of the tree have the same scope, parent
+ * Invariants, asserted by fx_kv_check: free + used + cached == total; a used set of the
+ * tree has a used parent (without windows); child counts, hash chains, hung sets, snapshots and the
+ * eviction heap agree with the sets; no two sets of the tree have the same scope, parent
  * and units.
  * Threads: one owner (the engine's step), no locks inside; fx_kv_scope_new from any. */
 #ifndef FX_KV_H
@@ -51,6 +58,9 @@ void fx_kv_close(fx_kv *kv);
 uint8_t *fx_kv_base(const fx_kv *kv);
 size_t fx_kv_page_bytes(const fx_kv *kv);
 int32_t fx_kv_page_tokens(const fx_kv *kv);
+int32_t fx_kv_columns(const fx_kv *kv);
+int fx_kv_groups(const fx_kv *kv);
+const fx_state_group *fx_kv_group(const fx_kv *kv, int g);
 
 typedef struct fx_kv_counts {
     uint32_t total, used, cached, free;
@@ -59,18 +69,19 @@ typedef struct fx_kv_counts {
  * open, for a model whose state has slot_bytes. */
 fx_status fx_kv_add_slots(fx_kv *kv, uint32_t slots, uint32_t snapshots, fx_error *err);
 size_t fx_kv_slot_bytes(const fx_kv *kv);       /* 0: the model has no recurrent state */
-/* The window behind which no layer reads; 0: all is read. */
-int32_t fx_kv_window(const fx_kv *kv);
 
-fx_kv_counts fx_kv_count(const fx_kv *kv);
+fx_kv_counts fx_kv_count(const fx_kv *kv);      /* of pages */
 /* Pages that fx_kv_take can hand out before it returns FX_PAGE_NONE. */
 uint32_t fx_kv_room(const fx_kv *kv);
 
-fx_page fx_kv_take(fx_kv *kv);                  /* refs becomes 1; FX_PAGE_NONE: all are in use */
-void fx_kv_ref(fx_kv *kv, fx_page p);
-void fx_kv_drop(fx_kv *kv, fx_page p);          /* at zero: cached if in the tree, else free */
-uint32_t fx_kv_refs(const fx_kv *kv, fx_page p);
-void fx_kv_copy(fx_kv *kv, fx_page to, fx_page from);   /* the page's bytes */
+fx_page fx_kv_take(fx_kv *kv, int group);       /* refs becomes 1; FX_PAGE_NONE: too many are in use */
+void fx_kv_list(const fx_kv *kv, fx_page set, fx_page *at);     /* its pages, a column each */
+void fx_kv_ref(fx_kv *kv, fx_page set);
+/* At zero: cached if in the tree or hung on it, else free. */
+void fx_kv_drop(fx_kv *kv, fx_page set);
+void fx_kv_drop_unlikely(fx_kv *kv, fx_page set);       /* ... and taken back before what was likely */
+uint32_t fx_kv_refs(const fx_kv *kv, fx_page set);
+void fx_kv_copy(fx_kv *kv, fx_page to, fx_page from);   /* the bytes of a set's pages */
 
 /* A scope of one's own, NULL: no memory; join makes it the kv's (takes it; the result may be
  * another object with the same bytes) and leave gives it back. */
@@ -81,14 +92,17 @@ void fx_kv_scope_leave(fx_kv *kv, fx_kv_scope *s);
 
 /* Key of the page with these page_tokens units, after the page with key 'before' (NULL: the first). */
 fx_hash128 fx_kv_key(const fx_kv *kv, const fx_kv_scope *s, const fx_hash128 *before, const int32_t *units);
-/* The computed page with these units after 'parent' (FX_PAGE_NONE: the first), or FX_PAGE_NONE.
+/* The computed set with these units after 'parent' (FX_PAGE_NONE: the first), or FX_PAGE_NONE.
  * Doesn't refer to it. */
 fx_page fx_kv_find(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const fx_hash128 *key,
                    const int32_t *units);
-/* Puts a full, computed page that the caller refers to into the tree. If its like is there already,
+/* Puts a full, computed set that the caller refers to into the tree. If its like is there already,
  * returns that one, referred to, and drops 'p'; else returns p. 'parent' must be in the tree. */
 fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128 *key, const int32_t *units,
                      fx_page p);
+/* The same for a set of group 1 with the units of p, which is in the tree. */
+fx_page fx_kv_hang(fx_kv *kv, fx_page p, fx_page set);
+fx_page fx_kv_hung(const fx_kv *kv, fx_page p);         /* FX_PAGE_NONE: none */
 void fx_kv_forget(fx_kv *kv);                   /* frees all cached pages */
 
 /* A slot, zeroed; asserts that there is one. */

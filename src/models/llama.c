@@ -2,7 +2,7 @@
  *
  * GGUF's "llama" is also what Mistral, SmolLM and others are converted to.  Its converter
  * reorders the rows of q and k so that neighbours rotate together; the hub's files
- * rotate halves (but Ernie's).  Pages behind a window are kept all the same. */
+ * rotate halves (but Ernie's). */
 #include "models/models_int.h"
 
 #define END { 0, FX_PARAM_I64, false, NULL, NULL }

@@ -220,10 +220,12 @@ static void bind_state(fx_exec *x, fx_exec_launch *e)
 
     if (e->l.op == FX_L_ROPE_STORE) {
         e->l.args.rope_store.kv_dtype = s->kv_dtype;
+        e->l.args.rope_store.column = layer->column;
         e->l.args.rope_store.k_offset = layer->k_offset;
         e->l.args.rope_store.v_offset = layer->v_offset;
     } else if (e->l.op == FX_L_ATTEND) {
         e->l.args.attend.kv_dtype = s->kv_dtype;
+        e->l.args.attend.column = layer->column;
         e->l.args.attend.k_offset = layer->k_offset;
         e->l.args.attend.v_offset = layer->v_offset;
         e->l.args.attend.shared = x->shared;
@@ -338,7 +340,8 @@ static fx_status bind_all(fx_exec *x, fx_error *err)
                        .n_seqs = (int32_t)x->max_rows,
                        .n_logits = (int32_t)x->max_logits,
                        .page_bytes = x->program->state.page_bytes,
-                       .page_tokens = x->program->state.page_tokens };
+                       .page_tokens = x->program->state.page_tokens,
+                       .n_columns = x->program->state.n_columns };
 
     if (fx_pool_threads(x->pool) > 1) {
         x->shared = fx_pages_alloc(FX_ATTEND_SHARED);

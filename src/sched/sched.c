@@ -14,7 +14,7 @@
  * already in the batch is taken out again.
  *
  * Invariants, asserted by fx_sched_check: running and waiting are in order; a running
- * sequence's pages cover its computed tokens (but for those behind the window) and are
+ * sequence's pages cover its computed tokens (but for those behind a window) and are
  * referred to; exactly the running ones have slots; n_running + n_following <= max_batch;
  * leading pages in the tree never exceed computed whole pages. */
 #include "sched/sched.h"
@@ -92,32 +92,91 @@ static void stop_running(fx_sched *s, fx_seq *seq)
     seq->slot = NULL;
 }
 
+/* The sequence's page i in all columns. */
+static fx_page *pages_at(const fx_sched *s, const fx_seq *seq, int32_t i)
+{
+    return seq->pages + (size_t)i * (size_t)s->n_columns;
+}
+
+/* ... in those of a group: the first names the set. */
+static fx_page *set_at(const fx_sched *s, const fx_seq *seq, int32_t i, int g)
+{
+    return pages_at(s, seq, i) + s->groups[g]->first;
+}
+
+/* The sequence has the set 'p' at page i. */
+static void put_set(fx_sched *s, fx_seq *seq, int32_t i, int g, fx_page p)
+{
+    if (p != FX_PAGE_NONE)
+        fx_kv_list(s->kv, p, set_at(s, seq, i, g));
+    else
+        memset(set_at(s, seq, i, g), 0xff, (size_t)s->groups[g]->n * sizeof(fx_page));
+}
+
 /* Children go before parents, so that the tree sees a leaf first. */
 static void drop_pages(fx_sched *s, fx_seq *seq)
 {
-    while (seq->n_pages > seq->n_behind)
-        fx_kv_drop(s->kv, seq->pages[--seq->n_pages]);
-    seq->n_pages = seq->n_behind = seq->n_known = 0;
+    while (seq->n_pages-- > 0)
+        for (int g = s->n_groups - 1; g >= 0; g--)
+            if (seq->n_pages >= seq->n_behind[g])
+                fx_kv_drop(s->kv, *set_at(s, seq, seq->n_pages, g));
+    memset(seq->n_behind, 0, sizeof seq->n_behind);
+    seq->n_pages = seq->n_found = seq->n_known = 0;
     seq->n_computed = seq->n_in_tree = 0;
     seq->waits = false;
 }
 
-/* Lets go of the pages that no row from n_computed on reads. The one before the page in
- * progress stays: that will be put into the tree under it. */
-static void drop_behind(fx_sched *s, fx_seq *seq)
+/* How many leading pages no row at 'pos' or later reads. The one before the page in progress isn't
+ * counted: that will be put into the tree under it. */
+static int32_t count_behind(const fx_sched *s, int g, int32_t pos)
 {
-    int32_t low = seq->n_computed + 1 - fx_kv_window(s->kv);
-    int32_t keep = FX_MIN(low / s->page_tokens, seq->n_computed / s->page_tokens - 1);
+    int32_t low = pos + 1 - s->groups[g]->window;
 
-    if (fx_kv_window(s->kv) == 0 || low <= 0)
-        return;
-    for (; seq->n_behind < keep; seq->n_behind++) {
-        fx_kv_drop(s->kv, seq->pages[seq->n_behind]);
-        seq->pages[seq->n_behind] = FX_PAGE_NONE;
+    if (s->groups[g]->window == 0 || low <= 0)
+        return 0;
+    return FX_MAX(FX_MIN(low / s->page_tokens, pos / s->page_tokens - 1), 0);
+}
+
+/* Whether others are likely to ask for the sequence's page i of a group: they did before, or go on from where its
+ * prompt ends. Of the first group all are, since those behind a missing one are of no use. */
+static bool is_likely(const fx_sched *s, const fx_seq *seq, int g, int32_t i)
+{
+    int32_t from = count_behind(s, g, (seq->n_prompt - 1) / s->page_tokens * s->page_tokens);
+
+    return g == 0 || i < seq->n_found || (i >= from && i < seq->n_prompt / s->page_tokens);
+}
+
+/* Lets go of the group's pages before 'keep'. */
+static void let_go(fx_sched *s, fx_seq *seq, int g, int32_t keep)
+{
+    for (; seq->n_behind[g] < keep; seq->n_behind[g]++) {
+        fx_page p = *set_at(s, seq, seq->n_behind[g], g);
+
+        if (p == FX_PAGE_NONE)
+            continue;
+        if (is_likely(s, seq, g, seq->n_behind[g]))
+            fx_kv_drop(s->kv, p);
+        else
+            fx_kv_drop_unlikely(s->kv, p);
+        put_set(s, seq, seq->n_behind[g], g, FX_PAGE_NONE);
     }
 }
 
+static void drop_behind(fx_sched *s, fx_seq *seq)
+{
+    for (int g = 0; g < s->n_groups; g++)
+        let_go(s, seq, g, count_behind(s, g, seq->n_computed));
+}
+
 /* ---- Open, add, remove ---------------------------------------------------------------- */
+
+/* The window, a chunk, and what their edges cut. */
+static int32_t peak_pages(const fx_sched *s, int32_t window)
+{
+    int64_t tokens = (int64_t)window + FX_MIN(s->limits.prefill_chunk, s->limits.step_tokens);
+
+    return window > 0 ? (int32_t)FX_MIN(FX_DIV_UP(tokens, s->page_tokens) + 3, INT32_MAX) : INT32_MAX;
+}
 
 fx_status fx_sched_init(fx_sched *s, const fx_mem *mem, fx_kv *kv, const fx_sched_limits *limits, fx_error *err)
 {
@@ -125,10 +184,12 @@ fx_status fx_sched_init(fx_sched *s, const fx_mem *mem, fx_kv *kv, const fx_sche
 
     FX_ASSERT(limits->max_batch >= 1 && limits->max_batch <= limits->step_tokens && limits->prefill_chunk >= 1);
     *s = (fx_sched){ .mem = mem, .kv = kv, .limits = *limits, .page_tokens = fx_kv_page_tokens(kv),
-                     .peak_pages = INT32_MAX, .recurrent = fx_kv_slot_bytes(kv) > 0 };
-    if (fx_kv_window(kv) > 0)            /* the window, a chunk, and what their edges cut */
-        s->peak_pages = (int32_t)FX_MIN(FX_DIV_UP((int64_t)fx_kv_window(kv) + FX_MIN(limits->prefill_chunk,
-                                                  limits->step_tokens), s->page_tokens) + 3, INT32_MAX);
+                     .n_columns = fx_kv_columns(kv), .n_groups = fx_kv_groups(kv),
+                     .recurrent = fx_kv_slot_bytes(kv) > 0 };
+    for (int g = 0; g < s->n_groups; g++) {
+        s->groups[g] = fx_kv_group(kv, g);
+        s->peak_pages[g] = peak_pages(s, s->groups[g]->window);
+    }
     s->most_snapshots = limits->step_tokens / s->page_tokens + limits->max_batch;
     s->snapshots = fx_mem_array(mem, (size_t)s->most_snapshots, sizeof *s->snapshots);
     s->running = fx_mem_array(mem, batch, sizeof *s->running);
@@ -167,7 +228,26 @@ void fx_sched_done(fx_sched *s)
 
 int64_t fx_sched_pages(const fx_sched *s, int64_t n_tokens)
 {
-    return FX_MIN(FX_DIV_UP(n_tokens, s->page_tokens), (int64_t)s->peak_pages);
+    int64_t sum = 0;
+
+    for (int g = 0; g < s->n_groups; g++)
+        sum += s->groups[g]->n * FX_MIN(FX_DIV_UP(n_tokens, s->page_tokens), (int64_t)s->peak_pages[g]);
+    return sum;
+}
+
+int64_t fx_sched_longest(const fx_sched *s, int64_t n_tokens)
+{
+    int64_t lo = 0, hi = FX_DIV_UP(n_tokens, s->page_tokens);     /* pages of a column */
+
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo + 1) / 2;
+
+        if (fx_sched_pages(s, mid * s->page_tokens) <= (int64_t)fx_kv_count(s->kv).total)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return FX_MIN(lo * s->page_tokens, n_tokens);
 }
 
 void fx_sched_add(fx_sched *s, fx_seq *seq)
@@ -300,65 +380,68 @@ static bool computed_elsewhere(const fx_sched *s, const fx_seq *seq, int32_t i)
     return false;
 }
 
-/* The sequence owns the computed page p, which follows its own. */
-static void take_over(fx_sched *s, fx_seq *seq, fx_page p)
+/* Looks up the pages that follow the sequence's own, and leaves those found in its table, though they aren't its
+ * yet. Returns up to where it could take them over: where recurrent state is known, and the whole
+ * window of a second group; *known: how many there are. */
+static int32_t find_prefix(const fx_sched *s, fx_seq *seq, int32_t *known)
 {
-    fx_kv_ref(s->kv, p);
-    seq->pages[seq->n_pages++] = p;
-    seq->n_in_tree++;
-    seq->n_computed += s->page_tokens;
-    if (!seq->resumed)
-        seq->n_cached += s->page_tokens;
-}
+    int32_t n = seq->n_pages, with = n, share = pages_to_share(s, seq);
+    int32_t from = seq->n_behind[1];                 /* the second group is there without a gap */
 
-/* With recurrent state: up to the last known page that has a snapshot. */
-static void extend_to_snapshot(fx_sched *s, fx_seq *seq, int32_t share)
-{
-    int32_t n = seq->n_pages, with = n;
-    fx_page parent = n > 0 ? seq->pages[n - 1] : FX_PAGE_NONE;
-
-    if (n >= share || seq->n_computed != n * s->page_tokens)
-        return;
     for (; n < share; n++) {
-        fx_page p = find_page(s, seq, n, parent);
+        fx_page p = find_page(s, seq, n, n > 0 ? *pages_at(s, seq, n - 1) : FX_PAGE_NONE);
 
         if (p == FX_PAGE_NONE)
             break;
-        seq->pages[n] = parent = p;      /* not its own yet */
-        if (fx_kv_has_snapshot(s->kv, p))
+        *pages_at(s, seq, n) = p;
+        if (s->n_groups > 1 && fx_kv_hung(s->kv, p) == FX_PAGE_NONE)
+            from = n + 1;
+        if ((s->n_groups == 1 || from <= count_behind(s, 1, (n + 1) * s->page_tokens)) &&
+            (!s->recurrent || fx_kv_has_snapshot(s->kv, p)))
             with = n + 1;
     }
-    seq->n_known = n > with ? n : 0;
-    seq->waits = n < share && computed_elsewhere(s, seq, n);
-    if (with == seq->n_pages)
+    *known = n;
+    return with;
+}
+
+/* The sequence owns its page i, which was found. 'keep': the first whose second group it needs. */
+static void take_over(fx_sched *s, fx_seq *seq, int32_t i, int32_t keep)
+{
+    fx_page p = *pages_at(s, seq, i), hung = i >= keep ? fx_kv_hung(s->kv, p) : FX_PAGE_NONE;
+
+    fx_kv_ref(s->kv, p);
+    put_set(s, seq, i, 0, p);
+    if (s->n_groups == 1)
         return;
-    while (seq->n_pages < with)
-        take_over(s, seq, seq->pages[seq->n_pages]);
-    fx_kv_snapshot_load(s->kv, seq->pages[with - 1], seq->slot);
+    if (hung != FX_PAGE_NONE)
+        fx_kv_ref(s->kv, hung);
+    put_set(s, seq, i, 1, hung);
 }
 
 /* Takes over computed pages that follow the sequence's own; sets 'waits'. */
 static void extend(fx_sched *s, fx_seq *seq)
 {
-    int32_t share = pages_to_share(s, seq);
+    int32_t had = seq->n_pages, known, with, keep;
 
     seq->waits = false;
-    if (!s->limits.share)
+    if (!s->limits.share || had >= pages_to_share(s, seq) || seq->n_computed != had * s->page_tokens)
         return;
-    if (s->recurrent) {
-        extend_to_snapshot(s, seq, share);
+    with = find_prefix(s, seq, &known);
+    seq->n_known = known > with ? known : 0;
+    seq->waits = known < pages_to_share(s, seq) && computed_elsewhere(s, seq, known);
+    if (with == had)
         return;
-    }
-    while (seq->n_pages < share && seq->n_computed == seq->n_pages * s->page_tokens) {
-        int32_t i = seq->n_pages;
-        fx_page p = find_page(s, seq, i, i > 0 ? seq->pages[i - 1] : FX_PAGE_NONE);
-
-        if (p == FX_PAGE_NONE) {
-            seq->waits = computed_elsewhere(s, seq, i);
-            return;
-        }
-        take_over(s, seq, p);
-    }
+    keep = s->n_groups > 1 ? count_behind(s, 1, with * s->page_tokens) : 0;
+    for (int32_t i = had; i < with; i++)
+        take_over(s, seq, i, keep);
+    seq->n_pages = seq->n_in_tree = seq->n_found = with;
+    seq->n_computed = with * s->page_tokens;
+    if (!seq->resumed)
+        seq->n_cached += (with - had) * s->page_tokens;
+    if (s->n_groups > 1)
+        let_go(s, seq, 1, keep);
+    if (s->recurrent)
+        fx_kv_snapshot_load(s->kv, *pages_at(s, seq, with - 1), seq->slot);
 }
 
 /* ---- Plan: admission --------------------------------------------------------------------- */
@@ -367,52 +450,54 @@ static void extend(fx_sched *s, fx_seq *seq)
  * window may go, and recurrent state needs a snapshot. */
 static bool counts_on_sharing(const fx_sched *s)
 {
-    return s->limits.share && !s->recurrent && fx_kv_window(s->kv) == 0;
+    return s->limits.share && !s->recurrent && s->groups[0]->window == 0;
 }
 
-/* Pages that a running sequence will still take for the tokens it has. */
-static int64_t claim(const fx_sched *s, const fx_seq *seq)
+/* Leading pages that the sequence has in common with running ones before it. */
+static int32_t count_common(const fx_sched *s, const fx_seq *seq)
 {
-    int32_t have = seq->n_pages;
+    int32_t n = 0;
 
-    if (fx_kv_window(s->kv) > 0)
-        return FX_MAX(fx_sched_pages(s, seq->n_tokens) - (seq->n_pages - seq->n_behind), 0);
-    for (int32_t r = 0; counts_on_sharing(s) && s->running[r] != seq; r++)
-        have = FX_MAX(have, FX_MIN(common_pages(seq, s->running[r]), pages_to_share(s, seq)));
-    return FX_DIV_UP(seq->n_tokens, s->page_tokens) - have;
+    for (int32_t r = 0; counts_on_sharing(s) && r < s->n_running && s->running[r] != seq; r++)
+        n = FX_MAX(n, FX_MIN(common_pages(seq, s->running[r]), pages_to_share(s, seq)));
+    return n;
 }
 
-/* Pages the sequence would find in the tree; *idle: how many of them nobody uses now. */
+/* Pages that a sequence will still take for the tokens it has, of which 'have' leading ones are there. */
+static int64_t claim(const fx_sched *s, const fx_seq *seq, int32_t have)
+{
+    int64_t all = FX_DIV_UP(seq->n_tokens, s->page_tokens), sum = 0;
+
+    for (int g = 0; g < s->n_groups; g++) {
+        int32_t held = s->groups[g]->window > 0 ? seq->n_pages - seq->n_behind[g] : FX_MAX(have, seq->n_pages);
+
+        sum += s->groups[g]->n * FX_MAX(FX_MIN(all, (int64_t)s->peak_pages[g]) - held, 0);
+    }
+    return sum;
+}
+
+/* Leading pages that a waiting sequence would take over; *idle: how many of them nobody uses now. */
 static int32_t count_hits(const fx_sched *s, fx_seq *seq, int32_t *idle)
 {
-    int32_t n = 0, share = pages_to_share(s, seq);
-    fx_page parent = FX_PAGE_NONE;
+    int32_t known, n = counts_on_sharing(s) ? find_prefix(s, seq, &known) : 0;
 
     *idle = 0;
-    for (; n < share; n++) {
-        fx_page p = find_page(s, seq, n, parent);
-
-        if (p == FX_PAGE_NONE)
-            break;
-        *idle += fx_kv_refs(s->kv, p) == 0;
-        parent = p;
-    }
+    for (int32_t i = 0; i < n; i++)
+        *idle += fx_kv_refs(s->kv, *pages_at(s, seq, i)) == 0;
     return n;
 }
 
 /* Whether there are pages for all its tokens, beside those promised to running
- * sequences and one more for each of these to grow. */
+ * sequences and one more in each column for each of these to grow. */
 static bool pages_suffice(const fx_sched *s, fx_seq *seq)
 {
-    int64_t promised = s->n_running + s->n_following;
-    int32_t idle = 0, have = counts_on_sharing(s) ? count_hits(s, seq, &idle) : 0;
+    int64_t promised = (int64_t)(s->n_running + s->n_following) * s->n_columns;
+    int32_t idle, hits = count_hits(s, seq, &idle);
 
-    for (int32_t r = 0; r < s->n_running; r++) {
-        promised += claim(s, s->running[r]);
-        if (counts_on_sharing(s))
-            have = FX_MAX(have, FX_MIN(common_pages(seq, s->running[r]), pages_to_share(s, seq)));
-    }
-    return fx_sched_pages(s, seq->n_tokens) - have + idle + promised <= (int64_t)fx_kv_room(s->kv);
+    for (int32_t r = 0; r < s->n_running; r++)
+        promised += claim(s, s->running[r], count_common(s, s->running[r]));
+    promised += claim(s, seq, FX_MAX(hits, count_common(s, seq))) + (int64_t)idle * s->groups[0]->n;
+    return promised <= (int64_t)fx_kv_room(s->kv);
 }
 
 static bool admissible(const fx_sched *s, fx_seq *seq)
@@ -445,32 +530,50 @@ static void admit(fx_sched *s)
 
 /* ---- Forks ------------------------------------------------------------------------------- */
 
+/* New pages of all columns at the end of the sequence's table; false: there aren't so many. */
+static bool add_pages(fx_sched *s, fx_seq *seq)
+{
+    if (fx_kv_room(s->kv) < (uint32_t)s->n_columns)
+        return false;
+    for (int g = 0; g < s->n_groups; g++)
+        put_set(s, seq, seq->n_pages, g, fx_kv_take(s->kv, g));
+    seq->n_pages++;
+    return true;
+}
+
+/* The sequence shares the leader's page i. */
+static void share_page(fx_sched *s, const fx_seq *leader, fx_seq *seq, int32_t i)
+{
+    for (int g = 0; g < s->n_groups; g++)
+        if (i >= leader->n_behind[g])
+            fx_kv_ref(s->kv, *set_at(s, leader, i, g));
+    memcpy(pages_at(s, seq, i), pages_at(s, leader, i), (size_t)s->n_columns * sizeof(fx_page));
+}
+
 /* Gives a follower the leader's prompt but its last token, which it computes itself for
- * its own row of logits: whole pages are shared, the page of that token is copied.
- * Without a page for the copy it waits like any other. */
+ * its own row of logits: whole pages are shared, those of that token are copied.
+ * Without pages for the copy it waits like any other. */
 static void fork_from(fx_sched *s, fx_seq *leader, fx_seq *seq)
 {
     int32_t last = seq->n_prompt - 1, whole = last / s->page_tokens;
 
     stop_following(s, seq);
+    seq->n_pages = whole;
     if (last % s->page_tokens != 0) {
-        fx_page p = fx_kv_take(s->kv);
-
-        if (p == FX_PAGE_NONE) {
+        if (!add_pages(s, seq)) {
+            seq->n_pages = 0;
             wait_in_order(s, seq);
             return;
         }
-        fx_kv_copy(s->kv, p, leader->pages[whole]);
-        seq->pages[whole] = p;
+        for (int g = 0; g < s->n_groups; g++)
+            fx_kv_copy(s->kv, *set_at(s, seq, whole, g), *set_at(s, leader, whole, g));
     }
-    for (int32_t i = 0; i < whole; i++) {
-        if (i >= leader->n_behind)
-            fx_kv_ref(s->kv, leader->pages[i]);
-        seq->pages[i] = leader->pages[i];
-    }
-    seq->n_behind = FX_MIN(leader->n_behind, whole);
-    seq->n_pages = whole + (last % s->page_tokens != 0);
+    for (int32_t i = 0; i < whole; i++)
+        share_page(s, leader, seq, i);
+    for (int g = 0; g < s->n_groups; g++)
+        seq->n_behind[g] = FX_MIN(leader->n_behind[g], whole);
     seq->n_computed = last;
+    seq->n_found = FX_MIN(leader->n_found, whole);
     seq->n_in_tree = s->limits.share ? whole : 0;
     seq->resumed = true;                 /* what it finds from here on was not found for the prompt */
     start_running(s, seq);
@@ -568,17 +671,12 @@ static int32_t reserve(fx_sched *s, int32_t r)
     int32_t need = FX_DIV_UP(seq->n_computed + seq->want, s->page_tokens);
 
     while (seq->n_pages < need) {
-        fx_page p = fx_kv_take(s->kv);
+        fx_seq *victim = add_pages(s, seq) ? seq : victim_after(s, r);
 
-        if (p == FX_PAGE_NONE) {
-            fx_seq *victim = victim_after(s, r);
-
-            if (!victim)
-                break;
+        if (!victim)
+            break;
+        if (victim != seq)
             fx_sched_preempt(s, victim);
-            continue;
-        }
-        seq->pages[seq->n_pages++] = p;
     }
     return FX_MIN(seq->want, seq->n_pages * s->page_tokens - seq->n_computed);
 }
@@ -605,7 +703,7 @@ static uint8_t *likely_snapshot(fx_sched *s, fx_seq *seq, int32_t i)
 
     if ((i - 1) * s->page_tokens >= seq->n_prompt) {
         snapshot = fx_kv_snapshot_take(s->kv, false);
-        snapshot = snapshot ? snapshot : fx_kv_snapshot_detach(s->kv, seq->pages[i - 1]);
+        snapshot = snapshot ? snapshot : fx_kv_snapshot_detach(s->kv, *pages_at(s, seq, i - 1));
     } else if (i * s->page_tokens < seq->n_prompt && !is_fork(s, seq, i)) {
         return NULL;
     }
@@ -665,6 +763,7 @@ const fx_step *fx_sched_plan(fx_sched *s)
     s->step = (fx_step){
         .token = s->token, .pos = s->pos, .seq = s->row_seq, .seqs = s->step_seqs, .logit_rows = s->logit_rows,
         .kv = fx_kv_base(s->kv), .page_bytes = fx_kv_page_bytes(s->kv), .page_tokens = s->page_tokens,
+        .n_columns = s->n_columns,
     };
     admit(s);
     for (int32_t r = 0; r < s->n_running; r++)
@@ -684,17 +783,25 @@ const fx_step *fx_sched_plan(fx_sched *s)
 
 /* ---- Commit ---------------------------------------------------------------------------------- */
 
+/* The sequence's page i, full and computed, goes into the tree. */
+static void publish_page(fx_sched *s, fx_seq *seq, int32_t i)
+{
+    const fx_hash128 *key = key_of(s, seq, i);
+    fx_page parent = i > 0 ? *pages_at(s, seq, i - 1) : FX_PAGE_NONE;
+
+    put_set(s, seq, i, 0, fx_kv_insert(s->kv, seq->scope, parent, key, seq->tokens + (size_t)i * (size_t)s->page_tokens,
+                                       *set_at(s, seq, i, 0)));
+    if (s->n_groups > 1)
+        put_set(s, seq, i, 1, fx_kv_hang(s->kv, *set_at(s, seq, i, 0), *set_at(s, seq, i, 1)));
+}
+
 /* The pages that the step completed, with the snapshots it wrote. */
 static void publish_full_pages(fx_sched *s, fx_seq *seq, uint8_t *const *snapshots)
 {
     while (s->limits.share && (seq->n_in_tree + 1) * s->page_tokens <= seq->n_computed) {
-        int32_t i = seq->n_in_tree;
-        const fx_hash128 *key = key_of(s, seq, i);
-
-        seq->pages[i] = fx_kv_insert(s->kv, seq->scope, i > 0 ? seq->pages[i - 1] : FX_PAGE_NONE, key,
-                                     seq->tokens + (size_t)i * (size_t)s->page_tokens, seq->pages[i]);
+        publish_page(s, seq, seq->n_in_tree);
         if (snapshots && *snapshots)
-            fx_kv_snapshot_attach(s->kv, seq->pages[i], *snapshots);
+            fx_kv_snapshot_attach(s->kv, *pages_at(s, seq, seq->n_in_tree), *snapshots);
         snapshots += snapshots != NULL;
         seq->n_in_tree++;
     }
@@ -719,9 +826,15 @@ static void check_seq(const fx_sched *s, const fx_seq *seq)
     FX_ASSERT(seq->n_computed <= seq->n_tokens && seq->n_tokens <= seq->cap);
     FX_ASSERT(seq->n_computed <= seq->n_pages * s->page_tokens);
     FX_ASSERT(seq->n_in_tree * s->page_tokens <= seq->n_computed);
-    FX_ASSERT((seq->slot != NULL) == s->recurrent && seq->n_behind <= seq->n_pages);
-    for (int32_t i = 0; i < seq->n_pages; i++)
-        FX_ASSERT(i < seq->n_behind ? seq->pages[i] == FX_PAGE_NONE : fx_kv_refs(s->kv, seq->pages[i]) > 0);
+    FX_ASSERT((seq->slot != NULL) == s->recurrent);
+    for (int g = 0; g < s->n_groups; g++) {
+        FX_ASSERT(seq->n_behind[g] <= seq->n_pages && seq->n_pages - seq->n_behind[g] <= s->peak_pages[g]);
+        for (int32_t i = 0; i < seq->n_pages; i++) {
+            fx_page p = *set_at(s, seq, i, g);
+
+            FX_ASSERT(i < seq->n_behind[g] ? p == FX_PAGE_NONE : fx_kv_refs(s->kv, p) > 0);
+        }
+    }
 }
 
 void fx_sched_check(const fx_sched *s)

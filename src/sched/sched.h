@@ -20,8 +20,9 @@
  * sequence before it is computing the same page, it waits for that.  Further choices of one
  * prompt (fx_sched_follow) wait for the leader's prompt and fork from its pages.
  *
- * Windows: where no layer reads further back than a window, the pages behind it are let go of
- * as the sequence grows.
+ * Windows: of layers that read no further back than a window, the pages behind it are let go of
+ * as the sequence grows.  So a prefix is taken over only up to a page end before which all of their
+ * window is there.
  *
  * Recurrent state: a running sequence has a slot (kv.h), which holds the state of exactly its
  * n_computed tokens.  So a prefix is taken over up to a page end that has a snapshot, which is
@@ -47,8 +48,8 @@ typedef struct fx_seq fx_seq;
 struct fx_seq {
     /* Set by the owner; the arrays are the owner's and hold cap tokens, or pages of them. */
     int32_t *tokens;          /* [cap] prompt and generated */
-    fx_page *pages;           /* [FX_DIV_UP(cap, page_tokens)] */
-    fx_hash128 *keys;         /* the same number; keys of full pages */
+    fx_page *pages;           /* [FX_DIV_UP(cap, page_tokens)][columns], as in rows.h */
+    fx_hash128 *keys;         /* [FX_DIV_UP(cap, page_tokens)] of full pages */
     int32_t cap, n_prompt, n_tokens;
     int32_t length_class;     /* rows.h; the scope must tell it too */
     int32_t priority, choice;
@@ -61,9 +62,10 @@ struct fx_seq {
     fx_seq_state state;
     bool resumed;             /* was preempted or forked: n_cached is settled */
     bool waits;               /* for a page that another computes */
-    int32_t n_pages, n_keys;
-    int32_t n_behind;         /* leading pages that were let go of: FX_PAGE_NONE */
-    int32_t n_known;          /* leading pages found in the tree, though without a snapshot */
+    int32_t n_pages, n_keys;  /* pages: in each column */
+    int32_t n_behind[FX_STATE_GROUPS];   /* leading pages that were let go of: FX_PAGE_NONE */
+    int32_t n_found;          /* leading pages that were taken over from the tree */
+    int32_t n_known;          /* leading pages found in the tree, though it couldn't go on behind them */
     uint8_t *slot;            /* while it runs, if the model has recurrent state */
     int32_t n_computed;       /* tokens whose state lies in the pages */
     int32_t n_in_tree;        /* leading pages that are in the tree */
@@ -90,8 +92,10 @@ typedef struct fx_sched {
     const fx_mem *mem;
     fx_kv *kv;
     fx_sched_limits limits;
-    int32_t page_tokens;
-    int32_t peak_pages;       /* a sequence holds no more at once */
+    int32_t page_tokens, n_columns;
+    int n_groups;
+    const fx_state_group *groups[FX_STATE_GROUPS];
+    int32_t peak_pages[FX_STATE_GROUPS];   /* a sequence holds no more at once in a column */
     bool recurrent;
     fx_seq *first, *last;     /* waiting, in order */
     int32_t n_waiting;
@@ -121,6 +125,8 @@ void fx_sched_remove(fx_sched *s, fx_seq *seq);
 
 /* Pages that a sequence of so many tokens holds at most. */
 int64_t fx_sched_pages(const fx_sched *s, int64_t n_tokens);
+/* The longest sequence, of at most so many tokens, for which the pool is large enough. */
+int64_t fx_sched_longest(const fx_sched *s, int64_t n_tokens);
 
 const fx_step *fx_sched_plan(fx_sched *s);
 void fx_sched_commit(fx_sched *s);

@@ -25,6 +25,7 @@ static const metric metrics[] = {
     M("kernel_launches_total", "counter", launches, "kernels begun"),
     M("generated_launches_total", "counter", generated, "of these, generated kernels"),
     M("preemptions_total", "counter", preemptions, "sequences set back for want of pages"),
+    M("kv_page_bytes", "gauge", page_bytes, "bytes of a page of the KV pool"),
     M("kv_pages", "gauge", pages_total, "pages of the KV pool"),
     M("kv_pages_used", "gauge", pages_used, "pages that sequences hold"),
     M("kv_pages_cached", "gauge", pages_cached, "pages that only the prefix cache holds"),

@@ -131,7 +131,8 @@ typedef struct fx_rope_store_args {
     float growth;
     int32_t heads, kv_heads, head_dim, v_dim;
     fx_dtype kv_dtype;
-    size_t k_offset, v_offset;   /* of the layer in a page */
+    int32_t column;              /* of the page tables that holds the layer */
+    size_t k_offset, v_offset;   /* of the layer in a page of it */
     bool k_free;                 /* nobody reads k afterwards */
     bool turned;                 /* q and k are normed and rotated already, in q_out and k: what is left is to store */
     const fx_step *step;
@@ -154,6 +155,7 @@ typedef struct fx_attend_args {
     bool latent;
     const float *sinks;          /* [heads]: score of one more key, whose value is 0; NULL: none */
     fx_dtype kv_dtype;
+    int32_t column;              /* as in fx_rope_store_args */
     size_t k_offset, v_offset;
     void *shared;                /* 64-byte aligned, or NULL */
     size_t shared_bytes;         /* FX_ATTEND_SHARED is plenty; with less, less is cut */

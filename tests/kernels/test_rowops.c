@@ -448,6 +448,7 @@ static void rope_scene_new(rope_scene *s, const rope_case *c)
 
     *s = (rope_scene){ .c = c };
     s->step.page_tokens = c->page_tokens;
+    s->step.n_columns = 1;
     s->step.page_bytes = k_bytes + v_bytes + 64;
     s->kv_bytes = (size_t)ROPE_ROWS * s->step.page_bytes;
     for (int64_t i = 0; i < ROPE_ROWS; i++) {
@@ -850,20 +851,21 @@ TEST(state_layout)
         { .kind = FX_STATE_LATENT, .kv_heads = 1, .k_dim = 10, .v_dim = 8 },
     };
     fx_state_table t = { .n_layers = 6, .layers = l, .kv_dtype = FX_F16, .page_tokens = 32 };
-    static const size_t k[6] = { 0, 0, 18944, 18432, 18944, 19200 }, v[6] = { 12288, 0, 19072, 18816, 19072, 19200 };
+    static const size_t k[6] = { 0, 0, 18432, 0, 18432, 18688 }, v[6] = { 12288, 0, 18560, 384, 18560, 18688 };
 
     fx_state_layout(&t);
     for (int i = 0; i < 6; i++) {
         CHECK_EQ_U64(l[i].k_offset, k[i]);
         CHECK_EQ_U64(l[i].v_offset, v[i]);
+        CHECK_EQ_I64(l[i].column, i == 3);   /* the window's pages are its own */
     }
-    CHECK_EQ_U64(t.page_bytes, 19840);
+    CHECK_EQ_U64(t.page_bytes, 19328);
     t.kv_dtype = FX_I8;                      /* widths in fours, 4 bytes more a token */
     fx_state_layout(&t);
     CHECK_EQ_U64(l[0].v_offset, 3 * 32 * (64 + 4));
-    CHECK_EQ_U64(l[3].k_offset, 3 * 32 * (64 + 4 + 32 + 4));
-    CHECK_EQ_U64(l[3].v_offset, l[3].k_offset + 32 * (8 + 4));
-    CHECK_EQ_U64(l[4].k_offset, l[3].v_offset + 32 * (4 + 4));
+    CHECK_EQ_U64(l[3].k_offset, 0);
+    CHECK_EQ_U64(l[3].v_offset, 32 * (8 + 4));
+    CHECK_EQ_U64(l[4].k_offset, 3 * 32 * (64 + 4 + 32 + 4));
     CHECK_EQ_U64(l[2].v_offset, l[4].k_offset + 32 * (4 + 4));
     CHECK_EQ_U64(l[5].k_offset, l[4].v_offset + 32 * (4 + 4));
     CHECK_EQ_U64(t.page_bytes, l[5].k_offset + 32 * (12 + 4));

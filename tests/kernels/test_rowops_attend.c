@@ -143,6 +143,7 @@ static void make_pages(scene *s)
     s->v_offset = FX_ROUND_UP(s->k_offset + tokens * token_bytes(sh, sh->head_dim), (size_t)64);
     s->step.page_bytes = FX_ROUND_UP(s->v_offset + tokens * token_bytes(sh, sh->v_dim), (size_t)64) + 64;
     s->step.page_tokens = sh->page_tokens;
+    s->step.n_columns = 1;
     for (int i = 0; i < N_SEQS; i++)
         n_pages += FX_DIV_UP(seq_pos0[i] + seq_rows[i], sh->page_tokens);
     s->kv_bytes = (size_t)n_pages * s->step.page_bytes;

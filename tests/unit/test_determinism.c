@@ -166,6 +166,7 @@ TEST(qwen3_tiny) { check_model(FXTEST_DATA "/models/qwen3", "auto"); }
 TEST(llama_tiny_exact) { check_model(FXTEST_DATA "/models/llama3", "f32"); }
 
 TEST(mistral_tiny_windowed) { check_model(FXTEST_DATA "/models/mistral", "auto"); }
+TEST(gemma3_tiny_windows_beside_full) { check_model(FXTEST_DATA "/models/gemma3", "f32"); }
 TEST(mamba_tiny_recurrent) { check_model(FXTEST_DATA "/models/mamba", "auto"); }
 TEST(mamba2_tiny_recurrent) { check_model(FXTEST_DATA "/models/mamba2", "f32"); }
 TEST(lfm2_tiny_hybrid) { check_model(FXTEST_DATA "/models/lfm2", "auto"); }
@@ -178,6 +179,7 @@ TEST(deepseek_v2_tiny) { check_model(FXTEST_DATA "/models/deepseek_v2", "auto");
 TEST(mistral_tiny_int8) { check_kv(FXTEST_DATA "/models/mistral", "auto", "int8"); }
 TEST(llama_tiny_int8) { check_kv(FXTEST_DATA "/models/llama3", "auto", "int8"); }
 TEST(deepseek_v2_tiny_int8) { check_kv(FXTEST_DATA "/models/deepseek_v2", "auto", "int8"); }
+TEST(gemma3_tiny_int8) { check_kv(FXTEST_DATA "/models/gemma3", "auto", "int8"); }
 TEST(lfm2_tiny_bf16) { check_kv(FXTEST_DATA "/models/lfm2", "auto", "bf16"); }
 
 /* Where experts are chosen activations aren't rounded to bf16, and the numerics id doesn't say so. */

@@ -1347,6 +1347,19 @@ TEST(windows_change_nothing)
     run_kind(FX_STATE_WINDOW, 1000, 0);
 }
 
+TEST(windows_beside_full_attention_change_nothing)
+{
+    static const int32_t windows[] = { 1, 20, 1000 };
+
+    for (size_t i = 0; i < FX_COUNT(windows); i++) {
+        toy_second = windows[i];
+        run_kind(FX_STATE_FULL, 0, 0);
+    }
+    toy_second = 9;
+    run_kind(FX_STATE_RECURRENT, 0, 3);
+    toy_second = 0;
+}
+
 TEST(recurrent_state_changes_nothing)
 {
     run_kind(FX_STATE_RECURRENT, 0, 1000);
@@ -1374,6 +1387,94 @@ TEST(a_window_needs_few_pages)
     CHECK_EQ_I64(stats_of(&r).pages_used, 0);
     rig_close(&r);
     toy_kind = FX_STATE_FULL;
+}
+
+/* Of 450 tokens the first group holds all in a column of 57 pages; the other for 20 tokens and a step of 16 in two of at
+ * most 8. The pool has just these. */
+TEST(a_window_beside_full_attention_needs_few_pages)
+{
+    int32_t ids[300];
+    fornax_request_options o;
+    fx_request *q = NULL;
+    gotten g;
+    rig r;
+
+    toy_second = 20;
+    REQUIRE(rig_open(&r, 8, 24, manual(4, 16, 0), 512));          /* 24 in each of 3 columns */
+    r.model.no_eos = true;
+    CHECK_EQ_I64(stats_of(&r).pages_total, 57 + 2 * 8 - 1);
+    CHECK_EQ_I64(fx_engine_context(r.engine), 56 * 8);
+    rig_close(&r);
+    REQUIRE(rig_open(&r, 8, 25, manual(4, 16, 0), 472));
+    r.model.no_eos = true;
+    CHECK_EQ_I64(fx_engine_context(r.engine), 472);
+    make_prompt(ids, 300, 1);
+    memset(&g, 0, sizeof g);
+    o = asks(ids, 300, 150);
+    REQUIRE(fx_request_submit(&q, r.engine, &o, NULL) == FORNAX_OK);
+    while (rig_steps(&r, 1)) {
+        const fx_seq *seq = r.engine->sched.n_running > 0 ? r.engine->sched.running[0] : NULL;
+        uint64_t used = stats_of(&r).pages_used;
+
+        check_all(&r);
+        if (seq)
+            CHECK(used >= (uint64_t)seq->n_pages && used <= (uint64_t)seq->n_pages + 2 * FX_MIN(seq->n_pages, 8));
+        if (seq && seq->n_tokens > 320)          /* one row a step now: two pages that the window ends in, and two between */
+            CHECK(used <= (uint64_t)seq->n_pages + 2 * 4);
+    }
+    take_events(q, &g, 0);
+    fx_request_close(q);
+    CHECK(g.status == FORNAX_OK && g.at[0].n == 150);
+    CHECK_EQ_I64(stats_of(&r).pages_used, 0);
+    rig_close(&r);
+    toy_second = 0;
+}
+
+/* Where the second group's window before it is still there a prefix is found: everywhere while there is room; else where
+ * a sequence ended, or its prompt did, and where a second one forked. */
+TEST(prefixes_with_a_window_beside_full_attention)
+{
+    static const struct {
+        int pages, first, answer;        /* the first prompt's ids and new tokens */
+        int n, branch;                   /* the second's ids, others than the first's from 'branch' on */
+        int cached, again;               /* of the second, and of it once more */
+    } rows[] = {
+        { 64, 100, 1, 100, 100, 96, 96 }, { 64, 100, 1, 100, 50, 48, 96 }, { 64, 100, 1, 96, 100, 88, 88 },
+        { 64, 100, 1, 30, 100, 24, 24 },  { 64, 100, 1, 8, 100, 0, 0 },    { 64, 40, 60, 100, 100, 40, 96 },
+        { 64, 40, 60, 100, 20, 16, 96 },  { 20, 100, 1, 100, 100, 96, 96 }, { 20, 100, 1, 100, 50, 0, 96 },
+        { 20, 40, 60, 100, 100, 40, 96 }, { 20, 40, 60, 100, 20, 0, 96 },
+    };
+
+    toy_second = 20;
+    for (size_t i = 0; i < FX_COUNT(rows); i++) {
+        fornax_request_options o;
+        int32_t ids[100], others[100];
+        gotten g;
+        rig r;
+
+        REQUIRE(rig_open(&r, 8, rows[i].pages, manual(4, 16, 0), 128));
+        r.model.no_eos = true;
+        make_prompt(ids, 100, 1);
+        o = asks(ids, (size_t)rows[i].first, rows[i].answer);
+        run_alone(&r, &o, &g);
+        CHECK_EQ_I64(g.cached, 0);
+        make_prompt(others, 100, 2);     /* who takes what is free, and what is unlikely to be of use */
+        o = asks(others, 100, 1);
+        run_alone(&r, &o, &g);
+        for (int k = rows[i].branch; k < rows[i].n; k++)
+            ids[k] = 1 + ids[k] % (TOY_VOCAB - 2);
+        for (int again = 0; again < 2; again++) {
+            int64_t before = r.model.rows;
+
+            o = asks(ids, (size_t)rows[i].n, 1);
+            run_alone(&r, &o, &g);
+            check_all(&r);
+            CHECK_EQ_I64(r.model.rows - before, rows[i].n - g.cached);
+            CHECK_EQ_I64(g.cached, again ? rows[i].again : rows[i].cached);
+        }
+        rig_close(&r);
+    }
+    toy_second = 0;
 }
 
 /* A prefix is found up to the last page end that has a snapshot, and what is found is said. */

@@ -6,7 +6,8 @@
 #define PT 4
 
 static fx_state_layer layer = { .kind = FX_STATE_FULL };
-static const fx_state_table table = { .n_layers = 1, .layers = &layer, .page_tokens = PT, .page_bytes = 64 };
+static const fx_state_table table = { .n_layers = 1, .layers = &layer, .page_tokens = PT, .page_bytes = 64,
+                                      .n_columns = 1, .n_groups = 1, .groups = { { .n = 1 } } };
 
 static fx_kv *open_kv(uint32_t pages)
 {
@@ -66,7 +67,7 @@ static void add_page(fx_kv *kv, seq *s)
     if (p != FX_PAGE_NONE && rnd(4) > 0) {
         fx_kv_ref(kv, p);
     } else {
-        p = fx_kv_take(kv);
+        p = fx_kv_take(kv, 0);
         if (p == FX_PAGE_NONE)
             return;
         *bytes(kv, p) = content(s, i);
@@ -139,15 +140,15 @@ TEST(eviction_is_least_recent_and_leaf_first)
     drop_all(kv, &b);
     CHECK_EQ_I64(fx_kv_count(kv).cached, 5);
     CHECK_EQ_I64(fx_kv_room(kv), 6);
-    p = fx_kv_take(kv);                             /* the free one */
+    p = fx_kv_take(kv, 0);                             /* the free one */
     CHECK_EQ_I64(fx_kv_count(kv).cached, 5);
-    CHECK(fx_kv_take(kv) == a.pages[2]);
-    CHECK(fx_kv_take(kv) == a.pages[1]);
-    CHECK(fx_kv_take(kv) == first_a);
-    CHECK(fx_kv_take(kv) == b.pages[1]);
+    CHECK(fx_kv_take(kv, 0) == a.pages[2]);
+    CHECK(fx_kv_take(kv, 0) == a.pages[1]);
+    CHECK(fx_kv_take(kv, 0) == first_a);
+    CHECK(fx_kv_take(kv, 0) == b.pages[1]);
     CHECK(fx_kv_find(kv, b.scope, FX_PAGE_NONE, &b.keys[0], b.units) == b.pages[0]);
-    CHECK(fx_kv_take(kv) == b.pages[0]);
-    CHECK(fx_kv_take(kv) == FX_PAGE_NONE);
+    CHECK(fx_kv_take(kv, 0) == b.pages[0]);
+    CHECK(fx_kv_take(kv, 0) == FX_PAGE_NONE);
     CHECK(fx_kv_find(kv, b.scope, FX_PAGE_NONE, &b.keys[0], b.units) == FX_PAGE_NONE);
     fx_kv_check(kv);
     fx_kv_drop(kv, p);
@@ -162,7 +163,7 @@ TEST(a_collision_is_a_miss)
     fx_kv_scope *s = scope(kv, "", ""), *other = scope(kv, "", "x");
     const int32_t units[PT] = { 1, 2, 3, 4 }, more[PT] = { 1, 2, 3, 5 };
     fx_hash128 key = fx_kv_key(kv, s, NULL, units);
-    fx_page p = fx_kv_take(kv);
+    fx_page p = fx_kv_take(kv, 0);
 
     CHECK(fx_kv_insert(kv, s, FX_PAGE_NONE, &key, units, p) == p);
     CHECK(fx_kv_find(kv, s, FX_PAGE_NONE, &key, units) == p);
@@ -198,7 +199,8 @@ static fx_kv *open_kind(fx_state_kind kind, uint32_t pages)
 {
     fx_state_layer layers[2] = { { .kind = kind, .window = 6 }, { .kind = FX_STATE_NONE } };
     fx_state_table t = { .n_layers = 2, .layers = layers, .page_tokens = PT, .page_bytes = 64,
-                         .slot_bytes = kind == FX_STATE_RECURRENT ? 128 : 0 };
+                         .slot_bytes = kind == FX_STATE_RECURRENT ? 128 : 0, .n_columns = 1, .n_groups = 1,
+                         .groups = { { .window = kind == FX_STATE_WINDOW ? 6 : 0, .n = 1 } } };
     fx_kv *kv = NULL;
     fx_error err = { 0 };
 
@@ -213,7 +215,7 @@ static void make_chain(fx_kv *kv, fx_kv_scope *s, int n, fx_page *pages, fx_hash
         const int32_t units[PT] = { i, i, i, i };
 
         keys[i] = fx_kv_key(kv, s, i ? &keys[i - 1] : NULL, units);
-        pages[i] = fx_kv_insert(kv, s, i ? pages[i - 1] : FX_PAGE_NONE, &keys[i], units, fx_kv_take(kv));
+        pages[i] = fx_kv_insert(kv, s, i ? pages[i - 1] : FX_PAGE_NONE, &keys[i], units, fx_kv_take(kv, 0));
     }
 }
 
@@ -225,14 +227,13 @@ TEST(a_parent_behind_the_window_may_go_first)
     fx_page pages[3], taken[2];
     fx_hash128 keys[3];
 
-    CHECK_EQ_I64(fx_kv_window(kv), 6);
     make_chain(kv, s, 3, pages, keys);
     fx_kv_drop(kv, pages[0]);
     fx_kv_check(kv);
     CHECK_EQ_I64(fx_kv_room(kv), 2);
-    taken[0] = fx_kv_take(kv);
-    taken[1] = fx_kv_take(kv);                    /* the parent's page */
-    CHECK(taken[1] == pages[0] && fx_kv_take(kv) == FX_PAGE_NONE);
+    taken[0] = fx_kv_take(kv, 0);
+    taken[1] = fx_kv_take(kv, 0);                    /* the parent's page */
+    CHECK(taken[1] == pages[0] && fx_kv_take(kv, 0) == FX_PAGE_NONE);
     fx_kv_check(kv);
     CHECK(fx_kv_find(kv, s, pages[1], &keys[2], third) == pages[2]);
     fx_kv_drop(kv, taken[0]);
@@ -247,6 +248,87 @@ TEST(a_parent_behind_the_window_may_go_first)
     fx_kv_check(kv);
     CHECK_EQ_I64(fx_kv_count(kv).free, 4);
     fx_kv_scope_leave(kv, s);
+    fx_kv_close(kv);
+}
+
+static fx_kv *open_two_groups(uint32_t pages)
+{
+    fx_state_table t = { .page_tokens = PT, .page_bytes = 64, .n_columns = 3, .n_groups = 2,
+                         .groups = { { .n = 1 }, { .window = 6, .first = 1, .n = 2 } } };
+    fx_kv *kv = NULL;
+    fx_error err = { 0 };
+
+    CHECK_OK(fx_kv_open(&kv, &fx_mem_libc, &t, pages, FX_STR("m"), &err), err);
+    return kv;
+}
+
+/* Sets of the second group hang on those of the tree, go before them where they were dropped as unlikely, by use else, and
+ * with them at the latest. */
+TEST(what_hangs_on_the_tree_goes_by_itself)
+{
+    fx_kv *kv = open_two_groups(10);
+    fx_kv_scope *s = scope(kv, "", "");
+    fx_page pages[3], hung[3], two[2], p;
+    fx_hash128 keys[3];
+
+    make_chain(kv, s, 3, pages, keys);
+    for (int i = 0; i < 3; i++)
+        hung[i] = fx_kv_hang(kv, pages[i], fx_kv_take(kv, 1));
+    fx_kv_check(kv);
+    CHECK_EQ_I64(fx_kv_count(kv).used, 9);
+    CHECK(fx_kv_take(kv, 1) == FX_PAGE_NONE);     /* one page is free, two are needed */
+    CHECK_EQ_I64(fx_kv_room(kv), 1);
+    fx_kv_list(kv, hung[1], two);
+    CHECK(two[0] == hung[1] && two[1] != hung[1]);
+    fx_kv_drop(kv, hung[0]);
+    fx_kv_drop_unlikely(kv, hung[1]);
+    fx_kv_check(kv);
+    CHECK_EQ_I64(fx_kv_count(kv).cached, 4);
+    p = fx_kv_take(kv, 1);                        /* the free one, and the set that is unlikely to be of use */
+    CHECK(fx_kv_hung(kv, pages[1]) == FX_PAGE_NONE && fx_kv_hung(kv, pages[0]) == hung[0]);
+    fx_kv_check(kv);
+    CHECK(fx_kv_hang(kv, pages[1], p) == p);
+    hung[1] = p;
+    p = fx_kv_take(kv, 1);
+    CHECK(p != FX_PAGE_NONE && fx_kv_hung(kv, pages[0]) == FX_PAGE_NONE);
+    CHECK(fx_kv_hang(kv, pages[1], p) == hung[1]);        /* it has one: that is referred to, this one is free */
+    CHECK_EQ_I64(fx_kv_refs(kv, hung[1]), 2);
+    CHECK_EQ_I64(fx_kv_room(kv), 3);
+    fx_kv_drop(kv, hung[1]);
+    fx_kv_drop(kv, hung[1]);
+    for (int i = 2; i >= 0; i--) {
+        if (i == 2)
+            fx_kv_drop(kv, hung[i]);
+        fx_kv_drop(kv, pages[i]);
+    }
+    fx_kv_check(kv);
+    CHECK_EQ_I64(fx_kv_count(kv).used, 0);
+    for (int i = 0; i < 5; i++)                   /* 3 free, then hung[1], hung[2], and a leaf of the tree */
+        CHECK(fx_kv_take(kv, i < 3 ? 1 : 0) != FX_PAGE_NONE);
+    fx_kv_check(kv);
+    CHECK_EQ_I64(fx_kv_count(kv).used, 8);
+    CHECK(fx_kv_find(kv, s, FX_PAGE_NONE, &keys[0], (const int32_t[PT]){ 0 }) == pages[0]);
+    CHECK(fx_kv_find(kv, s, pages[1], &keys[2], (const int32_t[PT]){ 2, 2, 2, 2 }) == FX_PAGE_NONE);
+    fx_kv_forget(kv);
+    CHECK_EQ_I64(fx_kv_count(kv).cached, 0);
+    fx_kv_scope_leave(kv, s);
+    fx_kv_close(kv);
+}
+
+TEST(copies_are_of_all_of_a_set)
+{
+    fx_kv *kv = open_two_groups(4);
+    fx_page a = fx_kv_take(kv, 1), b = fx_kv_take(kv, 1), at[2];
+
+    fx_kv_list(kv, a, at);
+    *bytes(kv, at[0]) = 7;
+    *bytes(kv, at[1]) = 8;
+    fx_kv_copy(kv, b, a);
+    fx_kv_list(kv, b, at);
+    CHECK(*bytes(kv, at[0]) == 7 && *bytes(kv, at[1]) == 8);
+    fx_kv_drop(kv, a);
+    fx_kv_drop(kv, b);
+    CHECK_EQ_I64(fx_kv_count(kv).free, 4);
     fx_kv_close(kv);
 }
 
@@ -315,14 +397,49 @@ TEST(layout_of_mixed_layers)
     CHECK_EQ_I64(layers[3].conv_offset, 64 + 448);
     CHECK_EQ_I64(layers[3].scan_offset, 64 + 448);
     CHECK_EQ_I64(t.slot_bytes, 64 + 448 + 64);
-    CHECK_EQ_I64(fx_state_window(&t), 40);
-    CHECK_EQ_I64(fx_state_low(&t, 20), 0);
-    CHECK_EQ_I64(fx_state_low(&t, 100), 61);
-    layers[4] = (fx_state_layer){ .kind = FX_STATE_FULL, .kv_heads = 1, .k_dim = 1, .v_dim = 1 };
-    CHECK_EQ_I64(fx_state_window(&t), 0);
+    CHECK(t.n_groups == 1 && t.n_columns == 1 && t.groups[0].window == 40 && t.groups[0].n == 1);
+    layers[2].window = 50;                            /* who reads another's pages may see more of them */
+    fx_state_layout(&t);
+    CHECK_EQ_I64(t.groups[0].window, 50);
     t.n_layers = 1;
     fx_state_layout(&t);
     CHECK_EQ_I64(t.page_bytes, 64);                   /* nothing in them, and yet there are pages */
+    CHECK(t.n_groups == 1 && t.n_columns == 1 && t.groups[0].window == 0);
+}
+
+/* Layers with and without a window lie in columns of their own, whose pages are as large as wastes little. */
+TEST(columns_of_two_groups)
+{
+    static const struct { int layers, every; int32_t per_page, full, windowed; } rows[] = {
+        { 2, 2, 1, 1, 1 }, { 6, 6, 1, 1, 5 }, { 24, 2, 12, 1, 1 }, { 32, 4, 8, 1, 3 }, { 26, 6, 2, 2, 11 },
+        { 34, 6, 5, 1, 6 },              /* 29 with a window take room for 30 */
+        { 62, 6, 5, 2, 11 },
+    };
+
+    for (size_t r = 0; r < FX_COUNT(rows); r++) {
+        fx_state_layer layers[64] = { 0 };
+        fx_state_table t = { .n_layers = rows[r].layers, .layers = layers, .kv_dtype = FX_F16, .page_tokens = 32 };
+        size_t part = 2 * 32 * 16 * 2;          /* of a layer */
+        bool taken[64][64] = { 0 };
+
+        for (int i = 0; i < rows[r].layers; i++)
+            layers[i] = (fx_state_layer){ .kind = (i + 1) % rows[r].every ? FX_STATE_WINDOW : FX_STATE_FULL, .window = 100,
+                                          .kv_heads = 1, .k_dim = 16, .v_dim = 16 };
+        fx_state_layout(&t);
+        CHECK_EQ_I64(t.page_bytes, rows[r].per_page * (int64_t)part);
+        CHECK(t.n_groups == 2 && t.groups[0].window == 0 && t.groups[1].window == 100);
+        CHECK_EQ_I64(t.groups[0].n, rows[r].full);
+        CHECK_EQ_I64(t.groups[1].n, rows[r].windowed);
+        CHECK(t.groups[0].first == 0 && t.groups[1].first == t.groups[0].n && t.n_columns == t.groups[0].n + t.groups[1].n);
+        for (int i = 0; i < rows[r].layers; i++) {
+            const fx_state_group *g = &t.groups[layers[i].kind == FX_STATE_WINDOW];
+            size_t at = layers[i].k_offset / part;
+
+            CHECK(layers[i].column >= g->first && layers[i].column < g->first + g->n && !taken[layers[i].column][at]);
+            CHECK(layers[i].k_offset == at * part && layers[i].v_offset == layers[i].k_offset + part / 2);
+            taken[layers[i].column][at] = true;
+        }
+    }
 }
 
 FXTEST_MAIN()

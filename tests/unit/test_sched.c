@@ -6,8 +6,8 @@
 #define PT 4
 #define CAP 64
 
-static fx_state_layer layer = { .kind = FX_STATE_FULL };
-static fx_state_table table = { .n_layers = 1, .layers = &layer, .page_tokens = PT, .page_bytes = 64 };
+static fx_state_table table = { .page_tokens = PT, .page_bytes = 64, .n_columns = 1,
+                                .n_groups = 1, .groups = { { .n = 1 }, { .first = 1, .n = 2 } } };
 static uint32_t snapshots = 64;
 
 typedef struct bench {
@@ -20,17 +20,18 @@ typedef struct bench {
 typedef struct test_seq {
     fx_seq seq;
     int32_t tokens[CAP];
-    fx_page pages[CAP / PT];
+    fx_page pages[CAP / PT * 3];
     fx_hash128 keys[CAP / PT];
 } test_seq;
 
+/* pages: in each column. */
 static void open_bench(bench *b, uint32_t pages, int32_t batch, int32_t rows, int32_t chunk)
 {
     fx_sched_limits limits = { batch, rows, chunk, true };
     fx_error err = { 0 };
 
     memset(b, 0, sizeof *b);
-    CHECK_OK(fx_kv_open(&b->kv, &fx_mem_libc, &table, pages, FX_STR("m"), &err), err);
+    CHECK_OK(fx_kv_open(&b->kv, &fx_mem_libc, &table, pages * (uint32_t)table.n_columns, FX_STR("m"), &err), err);
     if (table.slot_bytes)
         CHECK_OK(fx_kv_add_slots(b->kv, (uint32_t)batch, snapshots, &err), err);
     CHECK_OK(fx_sched_init(&b->sched, &fx_mem_libc, b->kv, &limits, &err), err);
@@ -62,6 +63,22 @@ static void add(bench *b, test_seq *t, int32_t n, int32_t first_token, int32_t p
     fx_sched_add(&b->sched, &t->seq);
 }
 
+/* What rows of the step read and write has pages. */
+static void check_pages(const fx_step *s)
+{
+    for (int32_t i = 0; i < s->n_seqs; i++) {
+        const fx_step_seq *q = &s->seqs[i];
+
+        for (int g = 0; g < table.n_groups; g++) {
+            int32_t window = table.groups[g].window, low = window > 0 ? FX_MAX(q->pos0 + 1 - window, 0) : 0;
+
+            for (int32_t p = low / PT; p <= (q->pos0 + q->n_rows - 1) / PT; p++)
+                for (int32_t c = table.groups[g].first; c < table.groups[g].first + table.groups[g].n; c++)
+                    CHECK(q->pages[p * table.n_columns + c] != FX_PAGE_NONE);
+        }
+    }
+}
+
 /* One step; sequences that want a token get one, those at their end leave. Rows computed. */
 static int step(bench *b)
 {
@@ -72,6 +89,7 @@ static int step(bench *b)
     if (!s)
         return 0;
     CHECK(rows <= b->sched.limits.step_tokens);
+    check_pages(s);
     fx_sched_commit(&b->sched);
     for (int32_t i = 0; i < b->sched.n_items; i++) {
         fx_seq *seq = b->sched.items[i].seq;
@@ -202,19 +220,35 @@ TEST(random_use) { use_randomly(); }
 
 TEST(random_use_with_a_window)
 {
-    layer = (fx_state_layer){ .kind = FX_STATE_WINDOW };
-    for (layer.window = 1; layer.window < 40; layer.window += 6)
+    for (table.groups[0].window = 1; table.groups[0].window < 40; table.groups[0].window += 6)
         use_randomly();
-    layer = (fx_state_layer){ .kind = FX_STATE_FULL };
+    table.groups[0].window = 0;
+}
+
+static void use_two_groups(bool on)
+{
+    table.n_groups = on ? 2 : 1;
+    table.n_columns = on ? 3 : 1;
+}
+
+TEST(random_use_with_two_groups)
+{
+    use_two_groups(true);
+    for (table.groups[1].window = 1; table.groups[1].window < 40; table.groups[1].window += 6)
+        use_randomly();
+    table.slot_bytes = 64;                        /* and recurrent state beside them */
+    snapshots = 10;
+    table.groups[1].window = 9;
+    use_randomly();
+    table.slot_bytes = 0;
+    use_two_groups(false);
 }
 
 TEST(random_use_with_recurrent_state)
 {
-    layer = (fx_state_layer){ .kind = FX_STATE_RECURRENT };
     table.slot_bytes = 64;
     for (snapshots = 0; snapshots < 40; snapshots += 5)
         use_randomly();
-    layer = (fx_state_layer){ .kind = FX_STATE_FULL };
     table.slot_bytes = 0;
 }
 
@@ -224,15 +258,42 @@ TEST(a_window_bounds_the_pages)
     static test_seq t;
     bench b;
 
-    layer = (fx_state_layer){ .kind = FX_STATE_WINDOW, .window = 6 };
+    table.groups[0].window = 6;
     open_bench(&b, 7, 1, 8, 8);
     CHECK_EQ_I64(fx_sched_pages(&b.sched, CAP), 7);
     add(&b, &t, 20, 100, 0);
     while (t.seq.state != FX_SEQ_IDLE && step(&b) > 0)
-        CHECK(t.seq.n_tokens < 30 || t.seq.n_pages - t.seq.n_behind <= 4);
+        CHECK(t.seq.n_tokens < 30 || t.seq.n_pages - t.seq.n_behind[0] <= 4);
     CHECK_EQ_I64(t.seq.n_tokens, CAP);
     close_bench(&b);
-    layer = (fx_state_layer){ .kind = FX_STATE_FULL };
+    table.groups[0].window = 0;
+}
+
+/* Where a group keeps all and another a window, only the latter's come back. */
+TEST(each_group_returns_its_own_pages)
+{
+    static test_seq t;
+    bench b;
+
+    use_two_groups(true);
+    table.groups[1].window = 6;
+    open_bench(&b, 10, 1, 8, 8);                  /* 30 pages: a column of 16, two of 7 */
+    CHECK_EQ_I64(fx_sched_pages(&b.sched, CAP), 16 + 2 * 7);
+    CHECK_EQ_I64(fx_sched_longest(&b.sched, CAP), CAP);
+    add(&b, &t, 20, 100, 0);
+    while (t.seq.state != FX_SEQ_IDLE && step(&b) > 0) {
+        fx_kv_counts c = fx_kv_count(b.kv);
+
+        if (t.seq.state == FX_SEQ_RUNNING)
+            CHECK_EQ_I64(c.used, t.seq.n_pages + 2 * (t.seq.n_pages - t.seq.n_behind[1]));
+        CHECK(t.seq.n_behind[0] == 0 && (t.seq.n_tokens < 30 || t.seq.n_pages - t.seq.n_behind[1] <= 4));
+    }
+    CHECK_EQ_I64(t.seq.n_tokens, CAP);
+    close_bench(&b);
+    open_bench(&b, 8, 1, 8, 8);                   /* 24: 10 pages beside those 14 */
+    CHECK_EQ_I64(fx_sched_longest(&b.sched, CAP), 10 * PT);
+    close_bench(&b);
+    use_two_groups(false);
 }
 
 FXTEST_MAIN()

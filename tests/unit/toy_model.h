@@ -6,7 +6,8 @@
  * holds the wrong tokens, a stale page or a wrong table shows as a fault, and as other
  * tokens.  With a script, position p is followed by script[p + 1 - n_prompt].
  *
- * With a window it reads back only so far, and what it reads must hang together.  Recurrent, it
+ * With a window it reads back only so far, and what it reads must hang together; with a second group
+ * it keeps the same in three columns, and reads all of the first, a window of the others.  Recurrent, it
  * keeps position and hash in the slot too, and makes logits from that; a slot that isn't
  * as of the row before shows as a fault.
  *
@@ -38,7 +39,6 @@ typedef struct toy {
     int32_t n_script;
     int32_t nan_at;                      /* position whose logits are NaN, or -1 */
     bool no_eos;
-    int32_t window;                      /* 0: reads all */
     int delay_us;
     _Atomic int64_t rows, steps, faults, most_rows, mixed;
     const fx_step *last;
@@ -52,23 +52,67 @@ static inline uint64_t toy_mix(uint64_t h, uint64_t x)
     return h ^ h >> 32;
 }
 
-static inline toy_slot *toy_at(const fx_step *s, const fx_step_seq *q, int32_t pos)
+static inline toy_slot *toy_at(const fx_step *s, const fx_step_seq *q, int32_t column, int32_t pos)
 {
-    return (toy_slot *)(void *)(s->kv + (size_t)q->pages[pos / s->page_tokens] * s->page_bytes) + pos % s->page_tokens;
+    fx_page page = q->pages[pos / s->page_tokens * s->n_columns + column];
+
+    return (toy_slot *)(void *)(s->kv + (size_t)page * s->page_bytes) + pos % s->page_tokens;
 }
 
-static inline uint64_t toy_history(toy *t, const fx_step *s, const fx_step_seq *q, int32_t pos)
+/* The first position that a row at pos reads. */
+static inline int32_t toy_low(const fx_state_group *g, int32_t pos)
 {
-    int32_t low = t->window > 0 && pos + 1 > t->window ? pos + 1 - t->window : 0;
-    uint64_t h = low > 0 ? toy_at(s, q, low)->hash : 1;
+    return g->window > 0 && pos + 1 > g->window ? pos + 1 - g->window : 0;
+}
+
+static inline uint64_t toy_read(toy *t, const fx_step *s, const fx_step_seq *q, int32_t column, int32_t low, int32_t pos)
+{
+    uint64_t h = low > 0 ? toy_at(s, q, column, low)->hash : 1;
 
     for (int32_t p = low; p <= pos; p++) {
-        const toy_slot *slot = toy_at(s, q, p);
+        const toy_slot *slot = toy_at(s, q, column, p);
 
         h = p == low && low > 0 ? h : toy_mix(h, (uint64_t)slot->token);
         t->faults += slot->pos != p || slot->hash != h;
     }
     return h;
+}
+
+static inline uint64_t toy_history(toy *t, const fx_step *s, const fx_step_seq *q, int32_t pos)
+{
+    uint64_t first = 0;
+
+    for (int g = 0; g < t->state.n_groups; g++) {
+        const fx_state_group *group = &t->state.groups[g];
+
+        for (int32_t c = group->first; c < group->first + group->n; c++) {
+            uint64_t h = toy_read(t, s, q, c, toy_low(group, pos), pos);
+
+            first = c == 0 ? h : first;
+            t->faults += h != first;
+        }
+    }
+    return first;
+}
+
+/* What the sequence's first row reads of others is there. */
+static inline void toy_check_before(toy *t, const fx_step *s, const fx_step_seq *q)
+{
+    for (int g = 0; g < t->state.n_groups; g++) {
+        const fx_state_group *group = &t->state.groups[g];
+
+        for (int32_t c = group->first; c < group->first + group->n; c++)
+            if (toy_low(group, q->pos0) < q->pos0)
+                toy_read(t, s, q, c, toy_low(group, q->pos0), q->pos0 - 1);
+    }
+}
+
+static inline void toy_write(toy *t, const fx_step *s, const fx_step_seq *q, int32_t pos, int32_t token)
+{
+    uint64_t before = pos > 0 ? toy_at(s, q, 0, pos - 1)->hash : 1;
+
+    for (int32_t c = 0; c < t->state.n_columns; c++)
+        *toy_at(s, q, c, pos) = (toy_slot){ token, pos, toy_mix(before, (uint64_t)token) };
 }
 
 /* What a recurrent toy's slot holds: the position of the next row, and the hash of those before. */
@@ -114,16 +158,15 @@ static inline void toy_run(void *user, const fx_step *s)
         const fx_step_seq *q = &s->seqs[i];
 
         singles += q->n_rows == 1;
+        toy_check_before(t, s, q);
         for (int32_t r = 0; r < q->n_rows; r++) {
             int32_t row = q->row0 + r, pos = q->pos0 + r;
-            toy_slot *slot = toy_at(s, q, pos);
-            uint64_t before = pos > 0 ? toy_at(s, q, pos - 1)->hash : 1;
 
             if (t->state.slot_bytes)
                 toy_step_slot(t, s, q, pos, s->token[row]);
 
             t->faults += s->pos[row] != pos || s->seq[row] != i;
-            *slot = (toy_slot){ s->token[row], pos, toy_mix(before, (uint64_t)s->token[row]) };
+            toy_write(t, s, q, pos, s->token[row]);
         }
     }
     for (int32_t i = 0; i < s->n_logits; i++) {
@@ -155,17 +198,23 @@ static inline float *toy_logits(void *user, int64_t i)
 
 /* Before a rig is opened: what its model keeps. */
 static fx_state_kind toy_kind = FX_STATE_FULL;
-static int32_t toy_window;
+static int32_t toy_window, toy_second;   /* second: the window of a second group; 0: there is none */
 
 static inline void toy_init(toy *t, int32_t page_tokens)
 {
     memset(t, 0, sizeof *t);
     t->layer = (fx_state_layer){ .kind = FX_STATE_FULL, .kv_heads = 1, .k_dim = 1, .v_dim = 1 };
     t->state = (fx_state_table){ .n_layers = 1, .layers = &t->layer, .kv_dtype = FX_F32, .page_tokens = page_tokens,
-                                 .page_bytes = (size_t)page_tokens * sizeof(toy_slot) };
+                                 .page_bytes = (size_t)page_tokens * sizeof(toy_slot), .n_columns = 1, .n_groups = 1,
+                                 .groups = { { .n = 1 } } };
     t->layer.kind = toy_kind;
     if (toy_kind == FX_STATE_WINDOW)
-        t->window = t->layer.window = toy_window;
+        t->state.groups[0].window = t->layer.window = toy_window;
+    if (toy_second > 0) {
+        t->state.n_groups = 2;
+        t->state.n_columns = 3;
+        t->state.groups[1] = (fx_state_group){ .window = toy_second, .first = 1, .n = 2 };
+    }
     if (toy_kind == FX_STATE_RECURRENT)
         t->state.slot_bytes = 64;
     t->nan_at = -1;
@@ -255,6 +304,7 @@ typedef struct rig {
     int32_t eos[1];
 } rig;
 
+/* pages: in each column. */
 static inline bool rig_open(rig *r, int32_t page_tokens, int64_t pages, fornax_engine_options opt, int64_t context)
 {
     fx_error err = { 0 };
@@ -264,7 +314,7 @@ static inline bool rig_open(rig *r, int32_t page_tokens, int64_t pages, fornax_e
     toy_mem_init(&r->mem);
     r->eos[0] = TOY_EOS;
     opt.size = sizeof opt;
-    opt.kv_bytes = pages * (int64_t)r->model.state.page_bytes;
+    opt.kv_bytes = pages * r->model.state.n_columns * (int64_t)r->model.state.page_bytes;
     CHECK_OK(fx_pool_new(&r->pool, &fx_mem_libc, 2, &err), err);
     r->tok = toy_tokenizer(&fx_mem_libc);
     CHECK_OK(fx_engine_resolve(&r->opt, &opt, &r->model.state, context, &err), err);

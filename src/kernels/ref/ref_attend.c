@@ -42,7 +42,7 @@ static double load(const uint8_t *block, fx_dtype type, int32_t width, int64_t i
 
 static const uint8_t *key_block(const fx_attend_args *a, const fx_step_seq *seq, int64_t kv_head, int64_t pos)
 {
-    return fx_kv_block(a->step, seq, a->k_offset, fx_kv_block_bytes(a->kv_dtype, a->head_dim), kv_head, pos);
+    return fx_kv_block(a->step, seq, a->column, a->k_offset, fx_kv_block_bytes(a->kv_dtype, a->head_dim), kv_head, pos);
 }
 
 static double score(const fx_attend_args *a, const fx_step_seq *seq, const float *q, int64_t kv_head, int64_t pos)
@@ -62,7 +62,7 @@ static void add_value(const fx_attend_args *a, const fx_step_seq *seq, int64_t k
 {
     int64_t at = pos % FX_KV_BLOCK, first = a->head_dim - a->v_dim;     /* of a latent's value in its key */
     const uint8_t *block = a->latent ? key_block(a, seq, kv_head, pos)
-                                     : fx_kv_block(a->step, seq, a->v_offset, fx_kv_block_bytes(a->kv_dtype, a->v_dim),
+                                     : fx_kv_block(a->step, seq, a->column, a->v_offset, fx_kv_block_bytes(a->kv_dtype, a->v_dim),
                                                    kv_head, pos);
 
     for (int32_t d = 0; d < a->v_dim; d++) {

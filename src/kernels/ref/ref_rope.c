@@ -107,10 +107,10 @@ static void store_row(const fx_rope_store_args *a, int64_t r, float *h, const fl
         memcpy(h, a->k.p + r * a->k.ld + (int64_t)j * a->head_dim, (size_t)a->head_dim * sizeof(float));
         if (!a->turned)
             turn_head(a, h, a->k_norm, cs, sn);
-        store_head(h, a->head_dim, fx_kv_block(s, seq, a->k_offset, k_bytes, j, pos), a->kv_dtype, true, at);
+        store_head(h, a->head_dim, fx_kv_block(s, seq, a->column, a->k_offset, k_bytes, j, pos), a->kv_dtype, true, at);
         if (a->v.p)
             store_head(a->v.p + r * a->v.ld + (int64_t)j * a->v_dim, a->v_dim,
-                       fx_kv_block(s, seq, a->v_offset, v_bytes, j, pos), a->kv_dtype, false, at);
+                       fx_kv_block(s, seq, a->column, a->v_offset, v_bytes, j, pos), a->kv_dtype, false, at);
     }
 }
 
