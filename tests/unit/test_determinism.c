@@ -1,12 +1,13 @@
 /* test_determinism.c - the same answer, always: greedy and sampled outputs of 16 prompts are
  * bit-equal (ids and log-probabilities) alone, in a batch, with 1, 2 and 3 threads, with prefill
- * chunks of 1, 7, 64 and 512 tokens, with cold and warm prefix cache, with generated kernels.
+ * chunks of 1, 7, 64 and 512 tokens, with cold and warm prefix cache, with generated kernels, and with so few pages that
+ * sequences are preempted.
  *
  * Runs on a tiny checkpoint of each family, and on SmolLM2 where FORNAX_MODEL names it. */
 #include "fornax.h"
 #include "fxtest.h"
 
-enum { PROMPTS = 16, GEN = 20, MAX_PROMPT = 160 };
+enum { PROMPTS = 16, GEN = 20, MAX_PROMPT = 160, PAGE = 32 };
 
 typedef struct answer {
     int n;
@@ -19,6 +20,7 @@ typedef struct setting {
     int threads, chunk, batch;           /* batch 0: one after another */
     int cached;                          /* prefix cache on, and run twice */
     const char *code;                    /* NULL: "off" */
+    int pages;                           /* that all layers have; 0: plenty */
 } setting;
 
 static const setting settings[] = {
@@ -27,6 +29,7 @@ static const setting settings[] = {
     { "chunks of 1", 2, 1, 1, 0 },       { "chunks of 7", 2, 7, 1, 0 },
     { "chunks of 64, alone", 2, 64, 0, 0 }, { "warm cache", 2, 512, 1, 1 },
     { "warm cache, chunks of 7", 3, 7, 0, 1 }, { "generated kernels", 2, 64, 1, 0, "now" },
+    { "few pages", 2, 64, 1, 1, .pages = 8 },
 };
 
 /* Prompts of 1 to 160 ids; every fourth one begins like the one before, so that prefixes are shared. */
@@ -133,8 +136,11 @@ static void run_setting(const char *path, const char *dtype, const char *kv, con
     eo.prefill_chunk = s->chunk;
     eo.max_batch = 2 * PROMPTS;
     eo.no_prefix_cache = !s->cached;
-    if (fornax_context_open(&ctx, &co, &err) || fornax_model_open(&model, ctx, path, &mo, &err) ||
-        fornax_engine_open(&engine, model, &eo, &err)) {
+    if (fornax_context_open(&ctx, &co, &err) == FORNAX_OK && fornax_model_open(&model, ctx, path, &mo, &err) == FORNAX_OK) {
+        eo.kv_bytes = fornax_model_get_info(model)->kv_bytes_per_token * PAGE * s->pages;
+        fornax_engine_open(&engine, model, &eo, &err);
+    }
+    if (!engine) {
         FXTEST_FAIL("%s: %s", path, err.text);
     } else {
         for (int round = 0; round <= s->cached; round++)
@@ -181,6 +187,61 @@ TEST(llama_tiny_int8) { check_kv(FXTEST_DATA "/models/llama3", "auto", "int8"); 
 TEST(deepseek_v2_tiny_int8) { check_kv(FXTEST_DATA "/models/deepseek_v2", "auto", "int8"); }
 TEST(gemma3_tiny_int8) { check_kv(FXTEST_DATA "/models/gemma3", "auto", "int8"); }
 TEST(lfm2_tiny_bf16) { check_kv(FXTEST_DATA "/models/lfm2", "auto", "bf16"); }
+
+/* Tokens after one prompt, from an engine with so many pages (0: plenty). */
+static int generate_long(fornax_model *model, int64_t pages, int32_t *out, int most, fornax_engine_stats *stats)
+{
+    fornax_engine_options eo = FORNAX_OPTIONS(fornax_engine_options);
+    fornax_request_options o = FORNAX_OPTIONS(fornax_request_options);
+    fornax_error err = { 0 };
+    fornax_engine *engine = NULL;
+    fornax_request *req = NULL;
+    const fornax_event *e;
+    int32_t ids[MAX_PROMPT];
+    int n = 0;
+
+    eo.step_tokens = eo.prefill_chunk = PAGE;
+    eo.max_batch = 1;
+    eo.kv_bytes = pages * (int64_t)stats->page_bytes;
+    CHECK_OK(fornax_engine_open(&engine, model, &eo, &err), err);
+    fornax_engine_get_stats(engine, stats);
+    o.ids = ids;
+    o.n_ids = make_prompt(ids, 5, fornax_model_get_info(model)->vocab_size);
+    o.max_tokens = most;
+    o.ignore_eos = 1;
+    CHECK_OK(fornax_request_submit(&req, engine, &o, &err), err);
+    while (req && fornax_request_next(req, &e, -1, &err) == FORNAX_OK && e->kind != FORNAX_EVENT_DONE)
+        if (e->kind == FORNAX_EVENT_TOKEN && n < most)
+            out[n++] = e->token;
+    fornax_request_close(req);
+    fornax_engine_close(engine);
+    return n;
+}
+
+/* 14 pages of the layer that keeps all, and for each of the five with a window of 16 what that and a step of 32 touch, and three:
+ * less than half of what all would need, and the same tokens. */
+TEST(gemma3_tiny_keeps_windows_only)
+{
+    enum { TOKENS = 400, FEW = 14 + 5 * 5 };
+    fornax_context_options co = FORNAX_OPTIONS(fornax_context_options);
+    fornax_model_options mo = FORNAX_OPTIONS(fornax_model_options);
+    fornax_engine_stats stats = FORNAX_OPTIONS(fornax_engine_stats);
+    fornax_error err = { 0 };
+    fornax_context *ctx = NULL;
+    fornax_model *model = NULL;
+    int32_t want[TOKENS], got[TOKENS];
+
+    CHECK_OK(fornax_context_open(&ctx, &co, &err), err);
+    CHECK_OK(fornax_model_open(&model, ctx, FXTEST_DATA "/models/gemma3", &mo, &err), err);
+    CHECK_EQ_I64(generate_long(model, 0, want, TOKENS, &stats), TOKENS);
+    CHECK_EQ_I64((int64_t)stats.page_bytes * 6, fornax_model_get_info(model)->kv_bytes_per_token * PAGE);
+    CHECK_EQ_I64(generate_long(model, FEW, got, TOKENS, &stats), TOKENS);
+    CHECK_EQ_I64(stats.pages_total, FEW);
+    CHECK(stats.context_tokens >= 14 * PAGE);
+    CHECK(memcmp(want, got, sizeof want) == 0);
+    fornax_model_close(model);
+    fornax_context_close(ctx);
+}
 
 /* Where experts are chosen activations aren't rounded to bf16, and the numerics id doesn't say so. */
 TEST(routers_see_unrounded_activations)
