@@ -289,7 +289,7 @@ enum { PAGE_TOKENS = 32 };
 static void build_step(scene *s, size_t page_bytes)
 {
     s->step = (fx_step){ .n_rows = (int32_t)s->n_rows, .n_seqs = (int32_t)s->n_rows, .pos = s->pos, .seq = s->seq, .seqs = s->seqs,
-                         .kv = s->at[SUM], .page_bytes = page_bytes, .page_tokens = PAGE_TOKENS };
+                         .kv = s->at[SUM], .page_bytes = page_bytes, .page_tokens = PAGE_TOKENS, .n_columns = 1 };
     for (int i = 0; i < s->n_rows; i++) {
         s->pages[i] = (fx_page)(s->n_rows - 1 - i);
         s->pos[i] = i % 5 * 7 % PAGE_TOKENS;
