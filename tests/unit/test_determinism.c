@@ -24,12 +24,17 @@ typedef struct setting {
 } setting;
 
 static const setting settings[] = {
-    { "alone", 1, 512, 0, 0 },           { "batch of 16", 1, 512, 1, 0 },
-    { "2 threads", 2, 512, 1, 0 },       { "3 threads, alone", 3, 512, 0, 0 },
-    { "chunks of 1", 2, 1, 1, 0 },       { "chunks of 7", 2, 7, 1, 0 },
-    { "chunks of 64, alone", 2, 64, 0, 0 }, { "warm cache", 2, 512, 1, 1 },
-    { "warm cache, chunks of 7", 3, 7, 0, 1 }, { "generated kernels", 2, 64, 1, 0, "now" },
-    { "few pages", 2, 64, 1, 1, .pages = 8 },
+    { "alone", 1, 512, 0, 0, NULL, 0 },
+    { "batch of 16", 1, 512, 1, 0, NULL, 0 },
+    { "2 threads", 2, 512, 1, 0, NULL, 0 },
+    { "3 threads, alone", 3, 512, 0, 0, NULL, 0 },
+    { "chunks of 1", 2, 1, 1, 0, NULL, 0 },
+    { "chunks of 7", 2, 7, 1, 0, NULL, 0 },
+    { "chunks of 64, alone", 2, 64, 0, 0, NULL, 0 },
+    { "warm cache", 2, 512, 1, 1, NULL, 0 },
+    { "warm cache, chunks of 7", 3, 7, 0, 1, NULL, 0 },
+    { "generated kernels", 2, 64, 1, 0, "now", 0 },
+    { "few pages", 2, 64, 1, 1, NULL, 8 },
 };
 
 /* Prompts of 1 to 160 ids; every fourth one begins like the one before, so that prefixes are shared. */
