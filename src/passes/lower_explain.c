@@ -101,7 +101,8 @@ void fx_lower_explain_launches(fx_lower *l)
         fx_str name = n->kind == FX_KLAUNCH_KERNEL ? l->kernels.at[n->kernel]->name
                       : n->kind == FX_KLAUNCH_CUSTOM ? l->customs.at[n->kernel].kernel : FX_STR("");
 
-        fx_buf_printf(l->explain, "launch %zu: %s %.*s, for %%%.*s", i + 1, kinds[n->kind], FX_STR_ARG(name), FX_STR_ARG(n->origin));
+        fx_buf_printf(l->explain, "launch %zu: %s%s%.*s, for %%%.*s", i + 1, kinds[n->kind], name.n ? " " : "", FX_STR_ARG(name),
+                      FX_STR_ARG(n->origin));
         fx_buf_printf(l->explain, "%s%s\n", ops_of(l, i) ? ": " : "", ops_of(l, i) ? ops_of(l, i) : "");
     }
 }
