@@ -258,7 +258,9 @@ def test_bench():
     r = json.loads(ok("bench", TINY, "--prompt", "32", "--gen", "8", "--repeat", "2", "--batch", "3", "--json"))
     assert r["prefill_tps"] > 0 and r["decode_tps"] > 0 and r["threads"] >= 1 and r["rss_bytes"] > 0 and r["cpu"]
     products = r["int8_products"] + r["bf16_products"] + r["f32_products"]
-    assert 0 < products < r["step_bytes"] * 8 and r["read_limit"] > 1e8 and 0 < r["decode_share"] < 2
+    assert 0 < products < r["step_bytes"] * 8 and r["read_limit"] > 1e8
+    # weights this small come from a cache, so the share may be above 1
+    assert r["decode_share"] == pytest.approx(r["decode_tps"] / 3 * r["step_bytes"] / r["read_limit"], rel=0.01)
     assert "tokens/s" in ok("bench", TINY, "--prompt", "32", "--gen", "8", "--repeat", "1")
     filled = json.loads(ok("bench", TINY, "--prompt", "2", "--gen", "2", "--repeat", "1", "--fill", "200", "--json"))
     # two tokens over all the time, one over the second's: by this the prompt's time counts
