@@ -145,9 +145,9 @@ static bool positive(search *s, const fx_kop *op, const fx_kir_block *b, int dep
     for (; b; b = b->owner ? b->owner->parent : NULL) {
         product all = { .number = 1 }, one = { .number = 1 };
         const fx_kop *end = b->arg ? end_of(b->arg) : NULL, *loop = b->owner;
-        bool from_0 = !loop || loop->code == FX_KIR_THREADS || range(s, loop->in[0], depth + 1).lo >= 0;
+        bool from_0 = end && (!loop || loop->code == FX_KIR_THREADS || range(s, loop->in[0], depth + 1).lo >= 0);
 
-        if (end && from_0 && multiply(s, &all, end, depth + 1) && multiply(s, &one, op, depth + 1) && divide(&all, &one))
+        if (from_0 && multiply(s, &all, end, depth + 1) && multiply(s, &one, op, depth + 1) && divide(&all, &one))
             return true;
     }
     return false;
