@@ -68,8 +68,8 @@ static void score_block(attention *a, fx_kop *first, fx_kop *at, fx_kop *count)
 
     take(a, a->scores, 1, a->k, num(a, 0), num(a, a->width), key0, count);
     fx_lk_multiply(a->c, &(fx_lk_factors){ .x = a->q, .y = a->k, .to = a->s, .from = num(a, 0), .n = num(a, a->width), .at = at, .rows = a->n_rows,
-                                           .cols = KEYS, .lanes = a->lanes, .tile = a->tile, .vectors = fx_lk_tile_vectors(a->lanes, a->tile, KEYS),
-                                           .t = FX_F32 });
+                                           .most_rows = a->rows, .cols = KEYS, .lanes = a->lanes, .tile = a->tile, .t = FX_F32,
+                                           .vectors = fx_lk_tile_vectors(a->lanes, a->tile, KEYS) });
     r = in_order(a, a->n_rows);
     j = together(a, num(a, 0), count);
     s = load(a, a->s, r.i, plus(a, at, j.i));
@@ -179,6 +179,7 @@ static void add_values(attention *a, fx_kop *first, fx_kop *count)
 
     take(a, a->product, 1, a->v, plus(a, first, b.at), b.count, num(a, 0), num(a, a->v_width));
     fx_lk_multiply(a->c, &(fx_lk_factors){ .x = a->s, .y = a->v, .to = a->acc, .from = b.at, .n = b.count, .at = num(a, 0), .rows = a->n_rows,
+                                           .most_rows = a->rows,
                                            .cols = a->padded, .lanes = a->lanes, .tile = a->tile, .vectors = a->vectors, .t = FX_F32, .more = true });
     leave_block(a, &b);
 }
@@ -299,8 +300,8 @@ void fx_fuse_make_attention(fx_lk *c, const fx_fused *f, const int32_t *tensor)
     fx_kir_at(c->m, c->k->body);
     make_arrays(&a);
     blocks_of_rows = fx_lk_ceil_div(c, fx_lk_size(c, dim[1]), a.rows);
-    batch = fx_lk_div(c, c->k->task, blocks_of_rows);
-    a.row0 = times(&a, fx_lk_rem(c, c->k->task, blocks_of_rows), a.rows);
+    batch = y->rank == 2 ? num(&a, 0) : fx_lk_div(c, c->k->task, blocks_of_rows);
+    a.row0 = times(&a, y->rank == 2 ? c->k->task : fx_lk_rem(c, c->k->task, blocks_of_rows), a.rows);
     a.n_rows = least(&a, num(&a, a.rows), fx_lk_sub(c, fx_lk_size(c, dim[1]), a.row0));
     a.n_keys = fx_lk_size(c, keys);
     fx_lk_unravel(c, batch, y->dim, y->rank - 2, a.index);

@@ -209,7 +209,7 @@ void fx_lk_store2(fx_lk *c, fx_kop *to, fx_kop *x, fx_kop *i, fx_kop *j);
 /* to[r, at + j] (+)= sum over i below n of x[r, from + i] * y[i, j] for rows r and columns j, in order of i; arrays have room for whole tiles. */
 typedef struct fx_lk_factors {
     fx_kop *x, *y, *to, *from, *n, *at, *rows;
-    int64_t cols;                /* in whole tiles */
+    int64_t most_rows, cols;     /* of the arrays; in whole tiles */
     int lanes, tile, vectors;    /* tile, vectors: rows and vectors of columns whose sums are in registers */
     fx_dtype t;
     bool more;                   /* added to what 'to' holds */

@@ -99,10 +99,14 @@ static void sum_tile(fx_lk *c, const fx_lk_factors *f, fx_kop *row, fx_kop *col)
 
 void fx_lk_multiply(fx_lk *c, const fx_lk_factors *f)
 {
-    fx_lk_loop r = fx_lk_in_order(c, fx_lk_ceil_div(c, f->rows, f->tile)), j = fx_lk_in_order(c, fx_lk_num(c, f->cols / (f->vectors * f->lanes)));
+    fx_lk_loop r = fx_lk_in_order(c, fx_lk_num(c, (f->most_rows + f->tile - 1) / f->tile)), some, j;      /* shows that rows are within the arrays */
+    fx_kop *row = fx_lk_mul(c, r.i, fx_lk_num(c, f->tile));
 
-    sum_tile(c, f, fx_lk_mul(c, r.i, fx_lk_num(c, f->tile)), fx_lk_mul(c, j.i, fx_lk_num(c, (int64_t)f->vectors * f->lanes)));
+    some = fx_lk_when(c, fx_kir_op2(c->m, FX_KIR_LT, row, f->rows));
+    j = fx_lk_in_order(c, fx_lk_num(c, f->cols / (f->vectors * f->lanes)));
+    sum_tile(c, f, row, fx_lk_mul(c, j.i, fx_lk_num(c, (int64_t)f->vectors * f->lanes)));
     fx_lk_end_loop(c, &j);
+    fx_lk_end_loop(c, &some);
     fx_lk_end_loop(c, &r);
 }
 
@@ -212,6 +216,7 @@ static void sum_product(tile *t, int p, fx_kop *col, fx_kop *count)
     fx_lk_take(c, &a, t->a);
     fx_lk_take(c, &b, t->b);
     fx_lk_multiply(c, &(fx_lk_factors){ .x = t->a, .y = t->b, .to = t->sums[p], .from = num(t, 0), .n = depth, .at = num(t, 0), .rows = t->n_rows,
+                                        .most_rows = t->rows,
                                         .cols = t->cols, .lanes = t->lanes, .tile = t->tile, .vectors = t->vectors, .t = t->wide, .more = true });
     fx_lk_end_loop(c, &pieces);
 }
@@ -294,8 +299,8 @@ static void take_place(tile *t, fx_value *const *v, int n)
     r_blocks = fx_lk_ceil_div(c, fx_lk_size(c, rows), ROWS);
     c_blocks = blocks_of(c, v, n);
     at = fx_lk_div(c, c->k->task, c_blocks);
-    t->batch = fx_lk_div(c, at, r_blocks);
-    t->row0 = fx_lk_mul(c, fx_lk_rem(c, at, r_blocks), num(t, ROWS));
+    t->batch = y->rank == 2 ? num(t, 0) : fx_lk_div(c, at, r_blocks);
+    t->row0 = fx_lk_mul(c, y->rank == 2 ? at : fx_lk_rem(c, at, r_blocks), num(t, ROWS));
     t->n_rows = fx_kir_op2(c->m, FX_KIR_MIN, num(t, ROWS), fx_lk_sub(c, fx_lk_size(c, rows), t->row0));
     t->block = fx_lk_rem(c, c->k->task, c_blocks);
     fx_lk_unravel(c, t->batch, y->dim, y->rank - 2, t->index);
