@@ -80,7 +80,7 @@ def test_what_is_in_the_way_is_said(tmp_path):
     assert reason in err
     p = fornax("compile", TINY, "--cache", tmp_path, **nowhere)
     assert p.returncode == 1 and reason in p.stderr
-    p = fornax("explain", TINY, **nowhere)
+    p = fornax("explain", TINY, **nowhere, FORNAX_CACHE_DIR=str(tmp_path / "empty"))
     assert p.returncode == 0 and reason in p.stdout
     (tmp_path / "file").write_text("")
     got, err = generate(TINY, "--cache", tmp_path / "file")
