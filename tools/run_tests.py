@@ -9,6 +9,7 @@ and fuzz targets under the address and undefined-behaviour sanitizers; with --lo
 cut and 10,000 changes of each kind of file (FXTEST_LONG), and e2e at each level, with all conversations of the gates' suite. Prints a line a test binary and what fails in full; the last
 line is "N passed, N failed, N skipped". Exit status 1 if anything failed."""
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -229,9 +230,70 @@ def step_guard(args):
     tally("guard", rc, out, time.time() - start)
 
 
+# Processors that qemu plays: with sdot and smmla, with sdot, with neither; and the unit tests that run on each.
+ARMS = [("max", "test_base test_pool test_matmul test_rowops test_rowops_attend test_scan test_experts test_runtime"),
+        ("cortex-a76", "test_base test_matmul"),
+        ("cortex-a72", "test_base test_matmul")]
+# Of SmolLM2's recorded answers, how many ids are asked for: a token takes more than a second.
+ARM_IDS = {"en_plain": 12, "chat_simple": 4}
+
+
+def arm_unit_tests(qemu):
+    def one(job):
+        cpu, name = job
+        start = time.time()
+        rc, out = run([*qemu, "-cpu", cpu, ROOT / "build-aarch64/unit" / name], 1800, cwd=ROOT / "build-aarch64")
+        return f"{name} (aarch64, {cpu})", rc, out, time.time() - start
+
+    with ThreadPoolExecutor(JOBS) as pool:
+        for result in pool.map(one, [(cpu, name) for cpu, names in ARMS for name in names.split()]):
+            tally(*result)
+
+
+def arm_smollm2(qemu, model):
+    """Exact-mode greedy ids, by the program."""
+    reference = json.loads((ROOT / "tests/data/smollm2/reference.json").read_text())
+    for entry in reference["entries"]:
+        n = ARM_IDS.get(entry["name"])
+        if not n:
+            continue
+        start = time.time()
+        rc, out = run([*qemu, ROOT / "build-aarch64/fornax", "generate", model, "--tokens",
+                       ",".join(map(str, entry["prompt_ids"])), "-n", n, "--dtype", "f32", "--ignore-eos", "--json"], 1800)
+        try:
+            wrong = json.loads(out)["ids"] != entry["exact_f32"]["greedy_ids"][:n]
+        except (ValueError, KeyError):
+            wrong = True
+        tally(f"{entry['name']} of SmolLM2 (aarch64)", rc or wrong, out, time.time() - start)
+
+
+def step_aarch64(args):
+    """The library and its tests built for aarch64, and run under qemu-user."""
+    qemu = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+    for there, what in ((shutil.which("aarch64-linux-gnu-gcc"), "gcc-aarch64-linux-gnu"), (qemu, "qemu-user")):
+        if not there:
+            say(f"  skipped: package {what} isn't installed")
+            count("aarch64", skipped=1)
+            return
+    rc, out = run([ROOT / "scripts/cross"], 900)
+    if rc:
+        say("\n".join("  " + line for line in out.splitlines()[-5:]) + "\n  skipped: no libraries for aarch64")
+        count("aarch64", skipped=1)
+        return
+    if build("build-aarch64", "--toolchain", ROOT / "cmake/aarch64.cmake", "-DFORNAX_WERROR=ON", "-DFORNAX_FUZZ=OFF"):
+        emulated = [qemu, "-L", out.splitlines()[-1]]
+        arm_unit_tests(emulated)
+        model = fetch_model(args)
+        if model:
+            arm_smollm2(emulated, model)
+        else:
+            say("  skipped: no SmolLM2 to generate with")
+            count("SmolLM2 (aarch64)", skipped=1)
+
+
 STEPS = {"build": step_build, "unit": step_unit, "tree": step_tree, "asan": step_asan, "tsan": step_tsan,
-         "e2e": step_e2e, "guard": step_guard}
-LONG_ONLY = {"tsan"}
+         "e2e": step_e2e, "guard": step_guard, "aarch64": step_aarch64}
+LONG_ONLY = {"tsan", "aarch64"}
 
 
 def finish():
@@ -243,7 +305,7 @@ def finish():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--long", action="store_true", help="also thread sanitizer, long fuzzing, e2e at all levels")
+    parser.add_argument("--long", action="store_true", help="also thread sanitizer, aarch64, long fuzzing, e2e at all levels")
     parser.add_argument("--only", default="", help="these steps only, comma-separated")
     parser.add_argument("--list", action="store_true", help="name the steps")
     parser.add_argument("--no-model", action="store_true", help="do not download the small model")
