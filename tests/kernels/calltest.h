@@ -317,7 +317,7 @@ static inline void compare_rows(const call_case *c, scene *s, const made *ways, 
 {
     void *start[BUFS], *want[BUFS], *got[BUFS];
     const fx_kernel *k;
-    char what[128];
+    char what[400];
     bool first = true;
 
     s->n_rows = n_rows;
