@@ -7,12 +7,14 @@
 #include "kir/kir_range.h"
 
 #define MAX_DEPTH 16
+#define FIRST_DEPTH 12
 #define MAX_STEPS 1500
 #define LIMIT ((int64_t)1 << 60)         /* of numbers in sums */
 static const fx_krange unknown = { INT64_MIN, INT64_MAX };
 
 typedef struct search {
     int steps;
+    int deepest;                 /* of substitutions in sums */
 } search;
 
 static bool is_const(const fx_kop *op, int64_t *n)
@@ -582,7 +584,7 @@ static bool negative(search *s, const fx_klin *sum, const fx_kop *at, int depth)
 {
     if (surely_negative(s, sum))
         return true;
-    if (depth >= MAX_DEPTH || s->steps++ > MAX_STEPS)
+    if (depth >= s->deepest || s->steps++ > MAX_STEPS)
         return false;
     if (depth == 0 && with_conditions(s, sum, at, depth + 1))      /* seldom many, and mostly to the point */
         return true;
@@ -593,7 +595,11 @@ static bool negative(search *s, const fx_klin *sum, const fx_kop *at, int depth)
     return depth > 0 && with_conditions(s, sum, at, depth);
 }
 
-bool fx_kir_negative(const fx_klin *sum, const fx_kop *at) { return !sum->bad && negative(&(search){ 0 }, sum, at, 0); }
+/* Short proofs first: on the way to long ones the steps may be used up before a short one is found. */
+bool fx_kir_negative(const fx_klin *sum, const fx_kop *at)
+{
+    return !sum->bad && (negative(&(search){ .deepest = FIRST_DEPTH }, sum, at, 0) || negative(&(search){ .deepest = MAX_DEPTH }, sum, at, 0));
+}
 
 /* ---- Bounds -------------------------------------------------------------------------------------------------------- */
 
