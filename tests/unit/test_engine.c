@@ -1430,6 +1430,24 @@ TEST(a_window_beside_full_attention_needs_few_pages)
     toy_second = 0;
 }
 
+/* The n ids, others from 'branch' on than a prompt before had, asked for twice: so many are found the first and the second time,
+ * and only the rest is computed. */
+static void ask_for_prefix(rig *r, int32_t *ids, int n, int branch, const int cached[2])
+{
+    for (int k = branch; k < n; k++)
+        ids[k] = 1 + ids[k] % (TOY_VOCAB - 2);
+    for (int again = 0; again < 2; again++) {
+        fornax_request_options o = asks(ids, (size_t)n, 1);
+        int64_t before = r->model.rows;
+        gotten g;
+
+        run_alone(r, &o, &g);
+        check_all(r);
+        CHECK_EQ_I64(r->model.rows - before, n - g.cached);
+        CHECK_EQ_I64(g.cached, cached[again]);
+    }
+}
+
 /* Where the second group's window before it is still there a prefix is found: everywhere while there is room; else where
  * a sequence ended, or its prompt did, and where a second one forked. */
 TEST(prefixes_with_a_window_beside_full_attention)
@@ -1461,17 +1479,7 @@ TEST(prefixes_with_a_window_beside_full_attention)
         make_prompt(others, 100, 2);     /* who takes what is free, and what is unlikely to be of use */
         o = asks(others, 100, 1);
         run_alone(&r, &o, &g);
-        for (int k = rows[i].branch; k < rows[i].n; k++)
-            ids[k] = 1 + ids[k] % (TOY_VOCAB - 2);
-        for (int again = 0; again < 2; again++) {
-            int64_t before = r.model.rows;
-
-            o = asks(ids, (size_t)rows[i].n, 1);
-            run_alone(&r, &o, &g);
-            check_all(&r);
-            CHECK_EQ_I64(r.model.rows - before, rows[i].n - g.cached);
-            CHECK_EQ_I64(g.cached, again ? rows[i].again : rows[i].cached);
-        }
+        ask_for_prefix(&r, ids, rows[i].n, rows[i].branch, (const int[]){ rows[i].cached, rows[i].again });
         rig_close(&r);
     }
     toy_second = 0;
@@ -1502,16 +1510,7 @@ TEST(recurrent_prefixes)
         make_prompt(ids, 100, 1);
         o = asks(ids, 100, 1);
         run_alone(&r, &o, &g);
-        for (int k = rows[i].branch; k < rows[i].n; k++)
-            ids[k] = 1 + ids[k] % (TOY_VOCAB - 2);
-        for (int again = 0; again < 2; again++) {
-            int64_t before = r.model.rows;
-
-            o = asks(ids, (size_t)rows[i].n, 1);
-            run_alone(&r, &o, &g);
-            CHECK_EQ_I64(r.model.rows - before, rows[i].n - g.cached);
-            CHECK_EQ_I64(g.cached, again ? rows[i].again : rows[i].cached);
-        }
+        ask_for_prefix(&r, ids, rows[i].n, rows[i].branch, (const int[]){ rows[i].cached, rows[i].again });
         rig_close(&r);
     }
     toy_kind = FX_STATE_FULL;

@@ -56,16 +56,24 @@ static void compare(const fx_codegen *cg, const fx_target *host, int seed, int l
     fx_arena_done(&arena);
 }
 
-TEST(compiled_kernels_have_the_same_bits)
+static fx_codegen *open_for_host(fx_target *host)
 {
     fx_codegen *cg = NULL;
     fx_error err = { 0 };
+
+    CHECK_OK(fx_codegen_open(&cg, &fx_mem_libc, FXTEST_LLVM, &err), err);
+    CHECK_OK(fx_target_named(host, FX_STR("host"), &err), err);
+    return cg;
+}
+
+TEST(compiled_kernels_have_the_same_bits)
+{
+    fx_codegen *cg;
     fx_target host;
 
     if (!*FXTEST_LLVM)
         SKIP("built without LLVM");
-    CHECK_OK(fx_codegen_open(&cg, &fx_mem_libc, FXTEST_LLVM, &err), err);
-    CHECK_OK(fx_target_named(&host, FX_STR("host"), &err), err);
+    cg = open_for_host(&host);
     for (int seed = 0; cg && seed < (getenv("FXTEST_LONG") ? 2000 : 24); seed++)
         compare(cg, &host, seed, seed % 4 ? 4 << seed % 3 : 1);
     fx_codegen_close(cg);
@@ -110,14 +118,12 @@ static void compare_extremes(const fx_codegen *cg, const fx_target *host, const 
 
 TEST(extremes_of_narrow_floats)
 {
-    fx_codegen *cg = NULL;
-    fx_error err = { 0 };
+    fx_codegen *cg;
     fx_target host;
 
     if (!*FXTEST_LLVM)
         SKIP("built without LLVM");
-    CHECK_OK(fx_codegen_open(&cg, &fx_mem_libc, FXTEST_LLVM, &err), err);
-    CHECK_OK(fx_target_named(&host, FX_STR("host"), &err), err);
+    cg = open_for_host(&host);
     for (int lanes = 1; cg && lanes <= 16; lanes *= 4) {
         compare_extremes(cg, &host, "min", FX_F16, lanes);
         compare_extremes(cg, &host, "max", FX_F16, lanes);
