@@ -63,6 +63,13 @@ static void tell(const fx_pcode *c, const char *what, uint64_t start)
                  c->calls->n_kernels, c->calls->n_calls, what, (double)(fx_clock_ns() - start) / 1e6);
 }
 
+static void give_up(fx_pcode *c, const fx_error *why)
+{
+    fx_log_print(&c->log, why->status == FORNAX_EUNSUP ? FX_LOG_INFO : FX_LOG_WARN, "%s: all its kernels are hand-written ones: %s",
+                 c->label, why->text);
+    c->failed = *why;
+}
+
 static void find_kept(fx_pcode *c, uint64_t start)
 {
     fx_artifact *a = c->store ? fx_store_find(c->store, &c->id) : NULL;
@@ -125,8 +132,7 @@ static void make(fx_pcode *c)
         tell(c, "made", start);
         keep(c, &object);
     } else {
-        fx_log_print(&c->log, st == FORNAX_EUNSUP ? FX_LOG_INFO : FX_LOG_WARN, "%s: all its kernels are hand-written ones: %s", c->label, err.text);
-        c->failed = err;
+        give_up(c, &err);
     }
     fx_buf_done(&object);
     fx_fpmode_leave(old);
@@ -217,8 +223,7 @@ static fx_status begin(fx_pcode *c, const fx_pcode_options *o, fx_error *err)
     if (st == FORNAX_ENOMEM)
         return fx_fail(err, st, "%s", why.text);
     if (st != FORNAX_OK) {
-        fx_log_print(&c->log, st == FORNAX_EUNSUP ? FX_LOG_INFO : FX_LOG_WARN, "%s: all its kernels are hand-written ones: %s", c->label, why.text);
-        c->failed = why;
+        give_up(c, &why);
         return FORNAX_OK;
     }
     if (c->calls->n_kernels == 0)
