@@ -14,7 +14,7 @@ static const fx_krange unknown = { INT64_MIN, INT64_MAX };
 
 typedef struct search {
     int steps;
-    int deepest;                 /* of substitutions in sums */
+    int deepest;
 } search;
 
 static bool is_const(const fx_kop *op, int64_t *n)
@@ -110,7 +110,7 @@ static bool multiply(search *s, product *p, const fx_kop *op, int depth)
         p->number *= n;
         return true;
     }
-    if (op->code == FX_KIR_MUL && depth < MAX_DEPTH)
+    if (op->code == FX_KIR_MUL && depth < s->deepest)
         return multiply(s, p, op->in[0], depth + 1) && multiply(s, p, op->in[1], depth + 1);
     if (p->n == FX_KLIN_MAX || range(s, op, depth + 1).lo < 0)
         return false;
@@ -161,7 +161,7 @@ static bool below(search *s, const fx_kop *op, product *p, int depth)
     product q = { .number = 1 };
     bool counter = loop_of(op) || is_task(op);
 
-    if (depth > MAX_DEPTH)
+    if (depth > s->deepest)
         return false;
     *p = (product){ .number = 1 };
     if (counter)
@@ -307,13 +307,13 @@ static fx_krange range(search *s, const fx_kop *op, int depth)
 {
     fx_krange type = of_type(op->type.t), r;
 
-    if (fx_dtype_is_float(op->type.t) || depth > MAX_DEPTH || s->steps++ > MAX_STEPS)
+    if (fx_dtype_is_float(op->type.t) || depth > s->deepest || s->steps++ > MAX_STEPS)
         return type;
     r = range_any(s, op, depth);
     return r.lo < type.lo || r.hi > type.hi || op->type.t == FX_U64 ? type : r;
 }
 
-fx_krange fx_kir_range(const fx_kop *op) { return range(&(search){ 0 }, op, 0); }
+fx_krange fx_kir_range(const fx_kop *op) { return range(&(search){ .deepest = MAX_DEPTH }, op, 0); }
 
 /* ---- Sums ------------------------------------------------------------------------------------------------------- */
 
@@ -386,9 +386,9 @@ static fx_klin lin(search *s, const fx_kop *op, int depth)
 
     if (is_const(op, &n))
         return n <= LIMIT && n >= -LIMIT ? fx_klin_of(n) : atom_of(op);
-    if (op->code == FX_KIR_SPLAT && depth < MAX_DEPTH)
+    if (op->code == FX_KIR_SPLAT && depth < s->deepest)
         return lin(s, op->in[0], depth + 1);
-    if (!sum || depth > MAX_DEPTH)
+    if (!sum || depth > s->deepest)
         return atom_of(op);
     r = range(s, op, depth);
     if ((r.lo == INT64_MIN && r.hi == INT64_MAX) || (op->code == FX_KIR_SHL && !is_const(op->in[1], &n)))
@@ -397,7 +397,7 @@ static fx_klin lin(search *s, const fx_kop *op, int depth)
     return out.bad ? atom_of(op) : out;
 }
 
-fx_klin fx_kir_lin(const fx_kop *op) { return lin(&(search){ 0 }, op, 0); }
+fx_klin fx_kir_lin(const fx_kop *op) { return lin(&(search){ .deepest = MAX_DEPTH }, op, 0); }
 
 /* ---- Proofs -------------------------------------------------------------------------------------------------------- */
 
@@ -471,7 +471,7 @@ static bool with_end(search *s, const fx_klin *sum, int i, const fx_kop *end, co
     int64_t step = 1;
     bool whole = loop && loop->code == FX_KIR_FOR && is_const(loop->in[2], &step) && step > 1;
 
-    if (end->code == FX_KIR_MIN && depth < MAX_DEPTH)
+    if (end->code == FX_KIR_MIN && depth < s->deepest)
         return with_end(s, sum, i, end->in[0], at, depth + 1) || with_end(s, sum, i, end->in[1], at, depth + 1);
     if (whole) {
         lo = lin(s, loop->in[0], 0);
@@ -555,7 +555,7 @@ static bool with_condition(search *s, const fx_klin *sum, const fx_kop *c, bool 
         swap = !truth;
         c = c->in[0];
     }
-    if (c->code == (truth ? FX_KIR_AND : FX_KIR_OR) && depth < MAX_DEPTH)
+    if (c->code == (truth ? FX_KIR_AND : FX_KIR_OR) && depth < s->deepest)
         return with_condition(s, sum, c->in[0], truth, at, depth + 1) || with_condition(s, sum, c->in[1], truth, at, depth + 1);
     if ((c->code != FX_KIR_LT && c->code != FX_KIR_LE) || c->in[0]->type.t != FX_I64)
         return false;
