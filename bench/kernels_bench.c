@@ -115,7 +115,7 @@ static void bench(const fx_matmul_kernel *m, int64_t rows, int64_t n, int64_t k,
     for (int64_t i = 0; i < rows * k; i++)
         x[i] = (float)(i % 19 - 9);
     for (int64_t r = 0; r < rows; r++)
-        fx_q8_put_row(&q8, rows, r, x + r * k);
+        fx_q8_put(&q8, rows, r, 0, k, x + r * k);
     for (int rep = 0; rep < 5 && m->level != FX_CPU_SCALAR; rep++) {
         double t = now();
 

@@ -2,5 +2,6 @@
 #define FX_SIMD_AVX512
 #define LEVEL FX_CPU_AVX512
 #define NAMED(op) op "_avx512"
+#define PUT_Q8 fx_q8_put_avx512
 #define SET fx_kernels_attend_avx512
 #include "kernels/attend_simd.def"

@@ -35,6 +35,15 @@ void fx_epilogue_add(const fx_epilogue *e, const float *acc, int64_t ld, int64_t
     }
 }
 
+void fx_epilogue_round(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n)
+{
+    int64_t from = col0 / 32 * 32, whole = (col0 + n) / 32 * 32 - from;
+
+    e->store(e, acc, ld, row0, m, col0, n);
+    for (int64_t r = row0; whole && r < row0 + m; r++)
+        e->put(&e->q8, *e->n_rows, r, from, whole, e->y.p + r * e->y.ld + from);
+}
+
 fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu)
 {
 #if defined(__x86_64__)

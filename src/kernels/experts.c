@@ -183,7 +183,7 @@ static void slots(const fx_slots_args *a, int64_t t0, int64_t t1, fx_q8_put_fn p
         if (a->q8.data) {
             fx_q8 q8 = expert_q8(&a->q8, t.first[e]);
 
-            put(&q8, t.first[e + 1] - t.first[e], s - t.first[e], x);
+            put(&q8, t.first[e + 1] - t.first[e], s - t.first[e], 0, q8.k, x);
         }
         if (a->y.p)
             memcpy(a->y.p + s * a->dim, x, (size_t)a->dim * sizeof(float));
@@ -196,12 +196,12 @@ static void slots(const fx_slots_args *a, int64_t t0, int64_t t1, fx_q8_put_fn p
         (void)scratch;                                                              \
         slots(args, t0, t1, put);                                                   \
     }
-SLOTS(slots_ref, fx_q8_put_row)
+SLOTS(slots_ref, fx_q8_put)
 #if defined(__x86_64__)
-SLOTS(slots_avx2, fx_q8_put_row_avx2)
-SLOTS(slots_avx512, fx_q8_put_row_avx512)
+SLOTS(slots_avx2, fx_q8_put_avx2)
+SLOTS(slots_avx512, fx_q8_put_avx512)
 #elif defined(__aarch64__)
-SLOTS(slots_neon, fx_q8_put_row_neon)
+SLOTS(slots_neon, fx_q8_put_neon)
 #endif
 
 /* ---- Products: a task is a tile of an expert in use ------------------------------------------- */

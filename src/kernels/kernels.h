@@ -75,7 +75,7 @@ typedef struct fx_matmul_kernel {
     size_t (*tile_bytes)(int64_t k);               /* of 16 packed rows; multiple of 64 */
     /* rows[i]: source row i in its file form, NULL: a row of zeros. */
     void (*pack)(const void *const rows[16], int64_t k, void *tile);
-    /* Task t: tile t (paired: tiles 2t and 2t+1); all rows of x. */
+    /* Task t: tile t (paired: tiles 2t and 2t+1); all rows of x. The epilogue gets a row's tiles in their order. */
     void (*run)(const fx_matmul_args *a, int64_t t0, int64_t t1, void *scratch);
     size_t (*scratch_bytes)(const fx_matmul_args *a);
 } fx_matmul_kernel;
@@ -102,6 +102,10 @@ void fx_epilogue_store(const fx_epilogue *e, const float *acc, int64_t ld, int64
                        int64_t n);
 /* The epilogue of sums to which adapters add (args.h). */
 void fx_epilogue_add(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
+/* The epilogue that rounds (args.h). A block is two tiles: for each row a thread is given both, the lower one first. */
+#define FX_ROUND_TILES 2
+void fx_epilogue_round(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
 fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu);
+fx_q8_put_fn fx_q8_put_find(const fx_cpu *cpu);
 
 #endif

@@ -47,12 +47,27 @@ void fx_q8_run(const fx_quant_args *a, int64_t t0, int64_t t1, fx_q8_put_fn put)
         fx_q8_panel p = fx_q8_panel_at(a->n_rows, t);
 
         for (int64_t r = p.row0; r < p.row0 + p.width; r++)
-            put(&a->q8, a->n_rows, r, a->x.p + r * a->x.ld);
+            put(&a->q8, a->n_rows, r, 0, a->q8.k, a->x.p + r * a->x.ld);
     }
 }
 
-#define PUT fx_q8_put_row
+#define PUT fx_q8_put
 #define LEVEL FX_CPU_SCALAR
 #define NAMED(op) op "_ref"
 #define SET fx_kernels_quant
 #include "kernels/quant_rows.def"
+
+fx_q8_put_fn fx_q8_put_find(const fx_cpu *cpu)
+{
+#if defined(__x86_64__)
+    if (cpu->level == FX_CPU_AVX512)
+        return fx_q8_put_avx512;
+    if (cpu->level == FX_CPU_AVX2)
+        return fx_q8_put_avx2;
+#elif defined(__aarch64__)
+    if (cpu->level == FX_CPU_NEON)
+        return fx_q8_put_neon;
+#endif
+    (void)cpu;
+    return fx_q8_put;
+}

@@ -1,6 +1,6 @@
 /* quant.h - rows of activations become int8 blocks (fx_q8, tensor/args.h).
  *
- * Kernels that produce a row and hand it on quantized (rmsnorm) call fx_q8_put_row of
+ * Kernels that produce rows and hand them on quantized (rmsnorm, attend) call fx_q8_put of
  * their level.  All levels give the same numbers:
  *
  *     d = max|x| / 127,  q = x * (1 / d) rounded to nearest even, in blocks of 32 along k
@@ -26,15 +26,14 @@
 #define FX_Q8_WORDS 11               /* 32-bit words a block and row */
 #define FX_Q8_TINY 0x1p-96f
 
-/* q8's row 'row' of 'n_rows' = x, q8->k values. Rows may be put in any order and by any thread,
- * but rows of a panel share cache lines: give a thread whole panels where it matters. */
-void fx_q8_put_row(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
-void fx_q8_put_row_avx2(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
-void fx_q8_put_row_avx512(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
-void fx_q8_put_row_neon(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
+/* q8's columns [col0, col0 + n) of row 'row' of 'n_rows' = x; whole blocks. They may be put in any order and by any
+ * thread, but rows of a panel share cache lines: give a thread whole panels where it matters. */
+void fx_q8_put(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t col0, int64_t n, const float *x);
+void fx_q8_put_avx2(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t col0, int64_t n, const float *x);
+void fx_q8_put_avx512(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t col0, int64_t n, const float *x);
+void fx_q8_put_neon(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t col0, int64_t n, const float *x);
 
 /* FX_K_QUANT with a level's put; a task is a panel. */
-typedef void (*fx_q8_put_fn)(const fx_q8 *q8, int64_t n_rows, int64_t row, const float *x);
 int64_t fx_q8_tasks(const void *quant_args);
 void fx_q8_run(const fx_quant_args *a, int64_t t0, int64_t t1, fx_q8_put_fn put);
 

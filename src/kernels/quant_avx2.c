@@ -50,7 +50,7 @@ static void quantize(fx_q8_block *b, const float *x)
     b->sum = b->sum16 + sum(_mm256_add_epi32(q[2], q[3]));
 }
 
-#define PUT fx_q8_put_row_avx2
+#define PUT fx_q8_put_avx2
 #define LEVEL FX_CPU_AVX2
 #define NAMED(op) op "_avx2"
 #define SET fx_kernels_quant_avx2

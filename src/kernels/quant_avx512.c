@@ -22,7 +22,7 @@ static void quantize(fx_q8_block *b, const float *x)
     b->sum = b->sum16 + _mm512_reduce_add_epi32(q1);
 }
 
-#define PUT fx_q8_put_row_avx512
+#define PUT fx_q8_put_avx512
 #define LEVEL FX_CPU_AVX512
 #define NAMED(op) op "_avx512"
 #define SET fx_kernels_quant_avx512

@@ -33,7 +33,7 @@ static void quantize(fx_q8_block *b, const float *x)
     b->sum = b->sum16 + vaddlvq_s8(vld1q_s8(b->q + 16));
 }
 
-#define PUT fx_q8_put_row_neon
+#define PUT fx_q8_put_neon
 #define LEVEL FX_CPU_NEON
 #define NAMED(op) op "_neon"
 #define SET fx_kernels_quant_neon

@@ -305,9 +305,9 @@ static const slots_row slots[FX_L_OPS] = {
     [FX_L_RMSNORM] = { 1 | 4, 2, 0, 1 | 2 | 4 },
     [FX_L_LAYERNORM] = { 1, 2 | 4, 1, 0 },
     [FX_L_QUANT] = { 1, 0, 1, 0 },
-    [FX_L_MATMUL] = { 1 | 2, 4 | 8 | 16, 1, 0 },
+    [FX_L_MATMUL] = { 1 | 2, 4 | 8 | 16, 1, 2 },
     [FX_L_ROPE_STORE] = { 1 | 2, 4 | 8 | 16 | 32, 1, 0 },
-    [FX_L_ATTEND] = { 1, 2 | 4, 1, 0 },
+    [FX_L_ATTEND] = { 1, 2 | 4, 1, 2 },
     [FX_L_GATHER] = { 1, 0, 1, 0 },
     [FX_L_ADD] = { 1 | 2, 0, 1, 0 },
     [FX_L_MUL] = { 1 | 2, 0, 1, 0 },
@@ -385,6 +385,13 @@ static void check_width(const fx_plan *p, const fx_ref *r, int64_t n)
         FX_ASSERT(r->col + n <= p->bufs[r->index].cols);
 }
 
+/* n rounded columns, made in pieces of whole blocks. */
+static void check_rounded(const fx_plan *p, const fx_ref *r, int64_t n, int64_t piece)
+{
+    if (r->kind == FX_REF_BUF)
+        FX_ASSERT(p->bufs[r->index].q8 && p->bufs[r->index].cols == n && piece % 32 == 0);
+}
+
 static void check_widths(const fx_plan *p, const fx_launch *l)
 {
     switch (l->op) {
@@ -393,6 +400,7 @@ static void check_widths(const fx_plan *p, const fx_launch *l)
         check_width(p, &l->in[3], l->args.matmul.n);
         check_width(p, &l->in[4], l->args.matmul.k);
         check_width(p, &l->out[0], l->args.matmul.n);
+        check_rounded(p, &l->out[1], l->args.matmul.n, l->args.matmul.n);
         FX_ASSERT(p->bufs[l->in[0].index].q8 == p->weights[l->in[1].index].q8);
         break;
     case FX_L_EXPERT_MATMUL:
@@ -425,6 +433,7 @@ static void check_widths(const fx_plan *p, const fx_launch *l)
     case FX_L_ATTEND:
         check_width(p, &l->in[0], (int64_t)l->args.attend.heads * l->args.attend.head_dim);
         check_width(p, &l->out[0], (int64_t)l->args.attend.heads * l->args.attend.v_dim);
+        check_rounded(p, &l->out[1], (int64_t)l->args.attend.heads * l->args.attend.v_dim, l->args.attend.v_dim);
         FX_ASSERT(l->layer >= 0);
         break;
     case FX_L_CONV1D:

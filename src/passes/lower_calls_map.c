@@ -157,12 +157,12 @@ static int32_t map_span(const fx_lc *c)
 
 /* ---- Ends of products ------------------------------------------------------------------------------------------- */
 
-/* Maps of one operand behind a product, in its place. */
+/* Maps of one operand behind a product, in its place; none if the product's own result is rounded. */
 static int32_t end_span(const fx_lc *c)
 {
     int32_t n = 1;
 
-    for (; c->at + n < c->plan->n_launches; n++) {
+    for (; c->l->out[1].kind == FX_REF_NONE && c->at + n < c->plan->n_launches; n++) {
         const fx_launch *l = &c->l[n];
         const map_kind *kind = kind_of(l->op);
 

@@ -483,10 +483,30 @@ static fx_status lower_layernorm(lower *l, fx_op *op)
     return push(l, &n);
 }
 
+/* The launch behind which op comes, if it can round its result x by itself: a product's tiles and attention's heads must
+ * be whole blocks. */
+static fx_launch *rounding(lower *l, fx_value *x)
+{
+    const place *p = place_of(l, x);
+    fx_launch *n = l->launches.n ? &l->launches.at[l->launches.n - 1] : NULL;
+    int64_t cols, piece;
+
+    if (!p || !n || (n->op != FX_L_MATMUL && n->op != FX_L_ATTEND))
+        return NULL;
+    cols = n->op == FX_L_MATMUL ? n->args.matmul.n : (int64_t)n->args.attend.heads * n->args.attend.v_dim;
+    piece = n->op == FX_L_MATMUL ? cols : n->args.attend.v_dim;
+    return n->out[0].index == p->buf && n->out[0].col == p->col && cols == p->cols && piece % 32 == 0 ? n : NULL;
+}
+
 static fx_status lower_quant(lower *l, fx_op *op)
 {
-    fx_launch n = launch_of(l, op, FX_L_QUANT, &op->out[0]);
+    fx_launch n = launch_of(l, op, FX_L_QUANT, &op->out[0]), *by = rounding(l, fx_op_in(op, 0));
 
+    if (by) {
+        FX_TRY(new_place(l, &op->out[0]));
+        by->out[1] = buf_ref(l, &op->out[0]);
+        return FORNAX_OK;
+    }
     FX_TRY(row_ref(l, op, 0, &n.in[0]));
     FX_TRY(new_place(l, &op->out[0]));
     n.out[0] = buf_ref(l, &op->out[0]);

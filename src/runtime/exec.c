@@ -47,6 +47,7 @@ static const bind_row binds[] = {
     ROW(FX_L_MATMUL, 2, BIND_VEC, fx_matmul_args, epi.bias),
     ROW(FX_L_MATMUL, 3, BIND_MAT, fx_matmul_args, epi.residual),
     ROW(FX_L_MATMUL, OUT, BIND_MAT, fx_matmul_args, epi.y),
+    ROW(FX_L_MATMUL, OUT + 1, BIND_Q8, fx_matmul_args, epi.q8),
     ROW(FX_L_ROPE_STORE, 0, BIND_MAT, fx_rope_store_args, q),
     ROW(FX_L_ROPE_STORE, 1, BIND_MAT, fx_rope_store_args, k),
     ROW(FX_L_ROPE_STORE, 2, BIND_MAT, fx_rope_store_args, v),
@@ -58,6 +59,7 @@ static const bind_row binds[] = {
     ROW(FX_L_ATTEND, 1, BIND_VEC, fx_attend_args, slopes),
     ROW(FX_L_ATTEND, 2, BIND_VEC, fx_attend_args, sinks),
     ROW(FX_L_ATTEND, OUT, BIND_MAT, fx_attend_args, out),
+    ROW(FX_L_ATTEND, OUT + 1, BIND_Q8, fx_attend_args, q8),
     ROW(FX_L_GATHER, 0, BIND_MAT, fx_gather_args, x),
     ROW(FX_L_GATHER, OUT, BIND_MAT, fx_gather_args, y),
     MAP_ROWS(FX_L_ADD), MAP_ROWS(FX_L_MUL), MAP_ROWS(FX_L_SCALE), MAP_ROWS(FX_L_SILU), MAP_ROWS(FX_L_GELU),
@@ -276,6 +278,20 @@ static void bind_experts(fx_exec *x, fx_exec_launch *e)
 
 static int64_t matmul_tasks(const void *args) { return fx_matmul_tasks(args); }
 
+/* Of a product that rounds what it makes: a task is the tiles of a block. */
+static int64_t rounding_tasks(const void *args) { return FX_DIV_UP(fx_matmul_tasks(args), FX_ROUND_TILES); }
+
+static void bind_rounding(const fx_exec *x, fx_exec_launch *e)
+{
+    fx_epilogue *epi = &e->l.args.matmul.epi;
+
+    epi->store = epi->fn;
+    epi->fn = fx_epilogue_round;
+    epi->put = fx_q8_put_find(&x->program->cpu);
+    epi->n_rows = &e->l.args.matmul.n_rows;
+    e->tasks = rounding_tasks;
+}
+
 static void set_rows(fx_exec_launch *e, int64_t n_rows)
 {
     size_t at = ops[e->l.op].n_rows;
@@ -325,6 +341,8 @@ static void bind_launch(fx_exec *x, fx_exec_launch *e)
     if (ops[e->l.op].kernel == FX_K_OPS) {
         e->tasks = matmul_tasks;
         e->matmul = x->program->weights[e->l.in[1].index].kernel;
+        if (e->l.args.matmul.epi.q8.data)
+            bind_rounding(x, e);
         e->epilogue = e->l.args.matmul.epi.fn;
     } else {
         const fx_kernel *k = fx_kernel_find(ops[e->l.op].kernel, &x->program->cpu);
@@ -424,7 +442,9 @@ static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
     fx_exec_launch *e = user;
     void *scratch = fx_exec_scratch(e->owner, worker);
 
-    if (e->matmul)
+    if (e->tasks == rounding_tasks)
+        e->matmul->run(&e->l.args.matmul, t0 * FX_ROUND_TILES, FX_MIN(t1 * FX_ROUND_TILES, fx_matmul_tasks(&e->l.args.matmul)), scratch);
+    else if (e->matmul)
         e->matmul->run(&e->l.args.matmul, t0, t1, scratch);
     else
         e->run(&e->l.args, t0, t1, scratch);

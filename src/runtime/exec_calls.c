@@ -99,6 +99,7 @@ static void end_tile(const fx_epilogue *e, const float *acc, int64_t ld, int64_t
 /* The arguments of all products begin with those of the plain one (exec.c). */
 static void end_by_call(fx_exec_launch *e)
 {
+    FX_ASSERT(!e->l.args.matmul.epi.q8.data);    /* what is rounded is behind the call's other launches */
     e->l.args.matmul.epi.fn = end_tile;
     e->l.args.matmul.epi.call = e;
     if (e->epilogue)

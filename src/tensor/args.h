@@ -25,6 +25,8 @@ typedef struct fx_q8 {
     void *data;                  /* fx_q8_bytes(n_rows, k), 64-byte aligned */
     int64_t k;                   /* multiple of 32 */
 } fx_q8;
+/* Rounds whole blocks of a row into q8 (kernels/quant.h). */
+typedef void (*fx_q8_put_fn)(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t col0, int64_t n, const float *x);
 
 /* y[r] = table[token[r]] * scale; the table in its file form, rows of 'row_bytes'. */
 typedef struct fx_embed_args {
@@ -80,6 +82,11 @@ struct fx_epilogue {
     /* fx_epilogue_add: for each row what is added to its sums, or NULL; then 'then' goes on. */
     const float *const *addend;
     void (*then)(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
+    /* fx_epilogue_round: what 'store' has made of y is rounded into q8 by 'put', a block once it is whole. */
+    fx_q8 q8;                    /* data NULL: it isn't wanted */
+    fx_q8_put_fn put;
+    void (*store)(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
+    const int64_t *n_rows;       /* of the product */
     const void *call;            /* of a generated fn: which, with what (runtime/exec_calls.c) */
 };
 
@@ -147,6 +154,7 @@ typedef struct fx_rope_store_args {
 typedef struct fx_attend_args {
     fx_cmat q;
     fx_mat out;                  /* [n_rows, heads*v_dim] */
+    fx_q8 q8;                    /* out rounded, v_dim being a multiple of 32; data NULL: not wanted */
     int32_t heads, kv_heads, head_dim, v_dim;
     float scale;
     int32_t window;              /* 0: whole context; FX_WINDOW_BOTH: also what follows the row in its sequence */

@@ -148,7 +148,7 @@ static void compute(const problem *p, int64_t row0, int64_t m, int64_t cut, floa
     if (k->act == FX_ACT_Q8) {
         q8.data = aligned(fx_q8_bytes(m, p->k));
         for (int64_t r = 0; r < m; r++)
-            fx_q8_put_row(&q8, m, r, x + 1 + r * x_ld);
+            fx_q8_put(&q8, m, r, 0, p->k, x + 1 + r * x_ld);
     }
     a = (fx_matmul_args){ { x + 1, x_ld }, q8, p->tiles, p->tile_bytes, m, p->n, p->k, p->paired,
                           { .fn = fx_epilogue_find(&(fx_cpu){ .level = k->level }), .y = { y, ld }, .scale = 1 } };
@@ -291,6 +291,53 @@ static void check_rows(const problem *p, int64_t row0, int64_t m, int64_t cut)
         FXTEST_FAIL("%s n=%d k=%d paired=%d: %d of rows %d..%d, tasks cut at %d, differ", p->kernel->name, (int)p->n,
                     (int)p->k, p->paired, bad, (int)row0, (int)(row0 + m), (int)cut);
     free(y);
+}
+
+/* m rows whose results are also rounded, tasks cut at 'cut' blocks: those are what quantizing the results gives. */
+static void check_rounding(const problem *p, int64_t m, int64_t cut)
+{
+    const fx_matmul_kernel *k = p->kernel;
+    fx_cpu cpu = { .level = k->level };
+    fx_q8 q8 = { aligned(fx_q8_bytes(m, p->k)), p->k }, got = { aligned(fx_q8_bytes(m, p->n)), p->n };
+    fx_q8 want = { aligned(fx_q8_bytes(m, p->n)), p->n };
+    float *y = aligned((size_t)(m * p->n) * sizeof(float));
+    fx_matmul_args a = { { p->x, p->k }, q8, p->tiles, p->tile_bytes, m, p->n, p->k, p->paired,
+                         { .fn = fx_epilogue_round, .y = { y, p->n }, .scale = 0.5f, .q8 = got, .put = fx_q8_put_find(&cpu),
+                           .store = fx_epilogue_find(&cpu), .n_rows = &m } };
+    int64_t tasks = fx_matmul_tasks(&a);
+    void *scratch = aligned(k->scratch_bytes ? k->scratch_bytes(&a) : 0);
+
+    for (int64_t r = 0; r < m; r++)
+        fx_q8_put(&q8, m, r, 0, p->k - p->k % 32, p->x + r * p->k);
+    memset(y, 0x55, (size_t)(m * p->n) * sizeof(float));
+    if (cut * FX_ROUND_TILES < tasks)        /* the later part first, as another thread might */
+        k->run(&a, cut * FX_ROUND_TILES, tasks, scratch);
+    k->run(&a, 0, FX_MIN(cut * FX_ROUND_TILES, tasks), scratch);
+    for (int64_t r = 0; r < m; r++)
+        fx_q8_put(&want, m, r, 0, p->n, y + r * p->n);
+    if (memcmp(want.data, got.data, (size_t)(m * (p->n / 32) * FX_Q8_WORDS) * 4) != 0)
+        FXTEST_FAIL("%s n=%d k=%d paired=%d: %d rows, tasks cut at block %d: not rounded right", k->name, (int)p->n, (int)p->k,
+                    p->paired, (int)m, (int)cut);
+    free(scratch);
+    free(y);
+    free(want.data);
+    free(got.data);
+    free(q8.data);
+}
+
+TEST(products_round_what_they_make)
+{
+    static const int64_t rows[] = { 1, 2, 5, 13, 15, 40 };
+
+    for (size_t i = 0; i < fx_matmul_count(); i++)
+        for (int paired = 0; runs_here(fx_matmul_at(i)) && paired < 2; paired++) {
+            problem p = make(fx_matmul_at(i), 40, 160, 256, paired);
+
+            for (size_t r = 0; r < FX_COUNT(rows); r++)
+                for (int64_t cut = 1; cut <= 5; cut += 2)
+                    check_rounding(&p, rows[r], cut);
+            done(&p);
+        }
 }
 
 /* A level is one set of bits, whichever of its rows runs. */
@@ -438,8 +485,6 @@ TEST(activations_are_a_choice_of_weights_and_processor)
 
 /* ---- Activations ---- */
 
-typedef void (*put_fn)(const fx_q8 *, int64_t, int64_t, const float *);
-
 /* A row read back from any number of rows. */
 static void read_row(const fx_q8 *q, int64_t rows, int64_t row, uint32_t *words)
 {
@@ -474,15 +519,16 @@ static const float hard_rows[][4] = {    /* repeated along the row */
     { INFINITY, 1, 2, 3 },   { 1, -INFINITY, 2, 3 },     { NAN, 1, 2, 3 },                { -NAN, INFINITY, 0, 0 },
 };
 
-static void check_put(put_fn put, const float *x, int64_t k)
+static void check_put(fx_q8_put_fn put, const float *x, int64_t k)
 {
     fx_q8 one = { aligned(fx_q8_bytes(1, k)), k }, many = { aligned(fx_q8_bytes(31, k)), k };
     uint32_t *a = aligned((size_t)k * 8), *b = aligned((size_t)k * 8);
 
-    fx_q8_put_row(&one, 1, 0, x);
+    fx_q8_put(&one, 1, 0, 0, k, x);
     read_row(&one, 1, 0, a);
-    put(&many, 31, 30, x);
-    put(&many, 31, 17, x);
+    put(&many, 31, 30, 0, k, x);
+    put(&many, 31, 17, k / 64 * 32, k - k / 64 * 32, x + k / 64 * 32);       /* in two parts, the later first */
+    put(&many, 31, 17, 0, k / 64 * 32, x);
     read_row(&many, 31, 17, b);
     CHECK(memcmp(a, b, (size_t)(k / 32 * FX_Q8_WORDS) * 4) == 0);
     free(one.data);
@@ -493,13 +539,13 @@ static void check_put(put_fn put, const float *x, int64_t k)
 
 TEST(quantized_rows_are_the_same_at_all_levels)
 {
-    static const struct { put_fn put; fx_cpu_level level; } puts[] = {
-        { fx_q8_put_row, FX_CPU_SCALAR },
+    static const struct { fx_q8_put_fn put; fx_cpu_level level; } puts[] = {
+        { fx_q8_put, FX_CPU_SCALAR },
 #if defined(__x86_64__)
-        { fx_q8_put_row_avx2, FX_CPU_AVX2 },
-        { fx_q8_put_row_avx512, FX_CPU_AVX512 },
+        { fx_q8_put_avx2, FX_CPU_AVX2 },
+        { fx_q8_put_avx512, FX_CPU_AVX512 },
 #elif defined(__aarch64__)
-        { fx_q8_put_row_neon, FX_CPU_NEON },
+        { fx_q8_put_neon, FX_CPU_NEON },
 #endif
     };
     fx_error err = { 0 };
@@ -530,14 +576,14 @@ TEST(quantized_blocks_are_as_defined)
     fx_q8 q = { w, 32 };
 
     x[20] = 5;
-    fx_q8_put_row(&q, 1, 0, x);
+    fx_q8_put(&q, 1, 0, 0, 32, x);
     for (int i = 0; i < 10; i++)
         CHECK_EQ_I64(((const int8_t *)w)[i], want[i]);
     CHECK(fx_f32_of_bits(w[8]) == 1.0f);
     CHECK_EQ_I64((int32_t)w[9], -12);
     CHECK_EQ_I64((int32_t)w[10], -7);
     x[3] = NAN;
-    fx_q8_put_row(&q, 1, 0, x);
+    fx_q8_put(&q, 1, 0, 0, 32, x);
     CHECK(isnan(fx_f32_of_bits(w[8])));
     CHECK_EQ_I64(w[0], 0);
 }

@@ -3,6 +3,7 @@
  * are those of the row computed alone, whatever the chunk, the batch, the cut into tasks,
  * the order of pages, and whatever lies at positions that the row doesn't see. */
 #include "base/pool.h"
+#include "kernels/quant.h"
 #include "kerneltest.h"
 
 typedef struct shape {
@@ -262,13 +263,32 @@ static void truth(const scene *s, int r, int head, double *out)
     free(score);
 }
 
+/* What was rounded is what was written. */
+static void check_rounded(const fx_attend_args *a, const fx_kernel *k)
+{
+    fx_q8 want = { kt_alloc(fx_q8_bytes(a->step->n_rows, a->q8.k)), a->q8.k };
+
+    for (int64_t r = 0; r < a->step->n_rows; r++)
+        fx_q8_put(&want, a->step->n_rows, r, 0, want.k, a->out.p + r * a->out.ld);
+    if (memcmp(want.data, a->q8.data, (size_t)(a->step->n_rows * (want.k / 32) * FX_Q8_WORDS) * 4) != 0)
+        FXTEST_FAIL("%s: heads %d/%d dim %d/%d: what is rounded isn't the result", k->name, a->heads, a->kv_heads, a->head_dim,
+                    a->v_dim);
+    free(want.data);
+}
+
 /* The whole scene by kernel k, tasks cut by 'grain'; rows of the result are 'ld' apart. */
 static float *run_scene(const scene *s, const fx_kernel *k, int64_t grain, int64_t ld)
 {
     fx_attend_args a = s->args;
 
     a.out = (fx_mat){ kt_alloc((size_t)(s->step.n_rows * ld) * sizeof(float)), ld };
+    a.q8.k = a.heads * a.v_dim;
+    if (a.v_dim % 32 == 0)
+        a.q8.data = kt_alloc(fx_q8_bytes(s->step.n_rows, a.q8.k));
     kt_run(k, &a, grain);
+    if (a.q8.data)
+        check_rounded(&a, k);
+    free(a.q8.data);
     return a.out.p;
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/attend.h"
 #include "kernels/kernel_set.h"
 #include "kernels/kv_page.h"
+#include "kernels/quant.h"
 
 typedef struct part {
     double max, sum, *acc;       /* acc: [v_dim] */
@@ -139,6 +140,8 @@ static void attend(const fx_attend_args *a, int64_t r, int64_t head, double *scr
         add_sink(&total, (double)a->sinks[head], a->v_dim);
     for (int32_t d = 0; d < a->v_dim; d++)
         out[d] = (float)(total.acc[d] / total.sum);
+    if (a->q8.data)
+        fx_q8_put(&a->q8, a->step->n_rows, r, head * a->v_dim, a->v_dim, out);
 }
 
 static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
