@@ -287,6 +287,7 @@ void fx_plan_print(const fx_plan *p, fx_buf *out)
         print_refs(p, l->in, FX_COUNT(l->in), out);
         fx_buf_puts(out, " -> ");
         print_refs(p, l->out, FX_COUNT(l->out), out);
+        fx_buf_puts(out, l->beside ? " beside" : "");
         if (l->layer >= 0)
             fx_buf_printf(out, " layer=%d", (int)l->layer);
         print_args(l, out);
@@ -477,6 +478,7 @@ void fx_plan_check(const fx_plan *p)
         check_slots(p, l->in, FX_COUNT(l->in), slots[l->op].in, slots[l->op].in_optional, i);
         check_slots(p, l->out, FX_COUNT(l->out), slots[l->op].out, slots[l->op].out_optional, i);
         check_widths(p, l);
+        FX_ASSERT(!l->beside || (i > 0 && l->op == FX_L_MATMUL && p->launches[i - 1].op == FX_L_MATMUL));
     }
     FX_ASSERT(p->logits.kind == FX_REF_BUF && p->logits.index < p->n_bufs);
     FX_ASSERT(p->bufs[p->logits.index].rows == FX_ROWS_LOGITS && p->bufs[p->logits.index].last == p->n_launches);

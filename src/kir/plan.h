@@ -112,6 +112,7 @@ typedef struct fx_launch {
     fx_launch_op op;
     fx_rows_of rows;             /* of its outputs */
     fx_ref in[8], out[3];
+    bool beside;                 /* a MATMUL that needs nothing of the ones before it, with which it may run at once */
     int32_t layer;               /* ROPE_STORE, ATTEND, scans: row of the state table; else -1 */
     fx_str origin;               /* node name, for explain and faults */
     union {                      /* static fields set; pointers, n_rows, step, state offsets are bound later */

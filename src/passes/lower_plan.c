@@ -1186,28 +1186,79 @@ static void *copy_vec(lower *l, const void *at, size_t n, size_t each)
     return p;
 }
 
-static void touch(fx_plan *p, const fx_ref *r, int32_t launch)
+/* ---- Launches that may run at once ---------------------------------------------------------------------- */
+
+static bool writes_buffer(const fx_launch *n, const fx_ref *r)
+{
+    for (size_t i = 0; i < FX_COUNT(n->out); i++) {
+        if (r->kind == FX_REF_BUF && n->out[i].kind == FX_REF_BUF && n->out[i].index == r->index)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a writes something that b reads or writes. */
+static bool disturbs(const fx_launch *a, const fx_launch *b)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < FX_COUNT(b->in); i++)
+        any = any || writes_buffer(a, &b->in[i]);
+    for (size_t i = 0; i < FX_COUNT(b->out); i++)
+        any = any || writes_buffer(a, &b->out[i]);
+    return any;
+}
+
+static bool fits_beside(const fx_launch *a, const fx_launch *b)
+{
+    return a->op == FX_L_MATMUL && b->op == FX_L_MATMUL && a->rows == b->rows && !disturbs(a, b) && !disturbs(b, a);
+}
+
+/* Products of one operand with weights of several types, which merge-matmuls can't merge. */
+static void mark_beside(fx_plan *p)
+{
+    int32_t first = 0;
+
+    for (int32_t i = 1; i < p->n_launches; i++) {
+        bool fits = p->launches[i].in[0].index == p->launches[first].in[0].index;
+
+        for (int32_t k = first; k < i && fits; k++)
+            fits = fits_beside(&p->launches[k], &p->launches[i]);
+        p->launches[i].beside = fits;
+        first = fits ? first : i;
+    }
+}
+
+/* ---- Lifetimes -------------------------------------------------------------------------------------------- */
+
+static void touch(fx_plan *p, const fx_ref *r, int32_t first, int32_t last)
 {
     fx_plan_buf *b;
 
     if (r->kind != FX_REF_BUF)
         return;
     b = &p->bufs[r->index];
-    b->first = b->first < 0 ? launch : b->first;
-    b->last = launch;
+    b->first = b->first < 0 ? first : b->first;
+    b->last = last;
 }
 
+/* Those of launches that may run at once begin and end together. */
 static void set_lifetimes(fx_plan *p)
 {
+    int32_t first = 0, last = 0;
+
     for (int32_t i = 0; i < p->n_bufs; i++)
         p->bufs[i].first = p->bufs[i].last = -1;
     for (int32_t i = 0; i < p->n_launches; i++) {
         const fx_launch *n = &p->launches[i];
 
+        first = n->beside ? first : i;
+        for (last = i; last + 1 < p->n_launches && p->launches[last + 1].beside;)
+            last++;
         for (size_t k = 0; k < FX_COUNT(n->in); k++)
-            touch(p, &n->in[k], i);
+            touch(p, &n->in[k], first, last);
         for (size_t k = 0; k < FX_COUNT(n->out); k++)
-            touch(p, &n->out[k], i);
+            touch(p, &n->out[k], first, last);
     }
     p->bufs[p->logits.index].last = p->n_launches;
 }
@@ -1228,6 +1279,7 @@ static fx_status finish(lower *l)
     p->n_bufs = (int32_t)l->bufs.n;
     p->n_weights = (int32_t)l->weights.n;
     p->n_consts = (int32_t)l->consts.n;
+    mark_beside(p);
     set_lifetimes(p);
     fx_plan_check(p);
     return FORNAX_OK;

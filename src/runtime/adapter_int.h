@@ -36,6 +36,8 @@ fx_status fx_adapting_new(fx_adapting **out, const fx_program *p, int64_t max_ro
 void fx_adapting_free(fx_adapting *x);
 /* Which rows have adapters in this step. */
 void fx_adapting_begin(fx_adapting *x, const fx_step *step);
+/* Whether any has. */
+bool fx_adapting_any(const fx_adapting *x);
 /* Whether adapters add to this launch; 'plain' is x in f32. Before a product two jobs run then, and
  * *addend is what its epilogue adds (fx_epilogue_add); behind a lookup, one. */
 bool fx_adapting_product(fx_adapting *x, const fx_launch *l, fx_cmat plain, const float *const **addend);

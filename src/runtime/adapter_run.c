@@ -161,6 +161,8 @@ void fx_adapting_begin(fx_adapting *x, const fx_step *s)
         add_row(x, FX_ROWS_LOGITS, i, s, s->seq[s->logit_rows[i]]);
 }
 
+bool fx_adapting_any(const fx_adapting *x) { return x->n_runs[FX_ROWS_STEP] || x->n_runs[FX_ROWS_LOGITS]; }
+
 /* ---- Items ---- */
 
 static void begin_launch(fx_adapting *x, bool adds, float factor)

@@ -450,6 +450,19 @@ static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
         e->run(&e->l.args, t0, t1, scratch);
 }
 
+/* The tasks of launches that run at once, one behind another's. */
+static void run_beside(void *user, int64_t t0, int64_t t1, int worker)
+{
+    for (fx_exec_launch *e = user; t1 > 0; e++) {
+        int64_t n = e->tasks(&e->l.args);
+
+        if (t0 < n)
+            run_tasks(e, t0, FX_MIN(n, t1), worker);
+        t0 = FX_MAX(t0 - n, 0);
+        t1 -= n;
+    }
+}
+
 /* What adapters multiply: in f32, where the launch's own operand is rounded. */
 static fx_cmat plain_of(const fx_exec *x, const fx_exec_launch *e)
 {
@@ -484,20 +497,36 @@ enum { BEGIN, OUTER, LAUNCH, BEHIND };
 /* With so many rows, kernels that pack them for each piece lose more by small pieces than by an uneven end. */
 #define MANY_ROWS 16
 
+/* How many launches run at e: those of its call, be it of the product's tiles, or those beside it, or it alone. */
+static int32_t width_of(const fx_exec *x, const fx_exec_launch *e)
+{
+    int32_t at = (int32_t)(e - x->launches), n = 1;
+
+    if (x->code && e->call)
+        return e->call->n;
+    if (x->adapting && fx_adapting_any(x->adapting))
+        return 1;
+    while (at + n < x->plan.n_launches && e[n].l.beside && !(x->code && e[n].call))
+        n++;
+    return n;
+}
+
 static void launch_job(fx_exec *x, fx_exec_launch *e, int64_t rows, fx_pool_job *job)
 {
     bool packs = e->matmul && e->matmul->scratch_bytes;
     const fx_plan_call *call = fx_exec_call_at(x, e);
 
-    if (call)
+    if (call) {
         fx_exec_call_job(x, call, rows, job);
-    else
-        job->n_tasks = e->tasks(&e->l.args);
+    } else {
+        int32_t n = x->code && e->call ? 1 : width_of(x, e);
+
+        for (int32_t i = 0; i < n; i++)
+            job->n_tasks += e[i].tasks(&e[i].l.args);
+        job->fn = n > 1 ? run_beside : run_tasks;
+    }
     job->grain = FX_MAX(1, job->n_tasks / ((packs && rows >= MANY_ROWS ? 8 : 16) * fx_pool_threads(x->pool)));
 }
-
-/* How many launches run at e: those of its call, be it of the product's tiles, or it alone. */
-static int32_t width_of(const fx_exec *x, const fx_exec_launch *e) { return x->code && e->call ? e->call->n : 1; }
 
 static void set_launches(fx_exec *x, fx_exec_launch *e, int64_t rows)
 {
@@ -523,7 +552,8 @@ static bool next_launch(void *user, int64_t i, fx_pool_job *job)
     *job = (fx_pool_job){ .fn = run_tasks, .user = e, .n_tasks = 0, .grain = 1 };
     if (x->phase == BEGIN && rows > 0) {
         set_launches(x, e, rows);
-        adds = x->adapting && adapts(x, e);
+        for (int32_t n = 0; x->adapting && n < width_of(x, e); n++)
+            adds |= adapts(x, &e[n]);
         x->phase = adds && !table ? OUTER : LAUNCH;
         if (adds && !table) {
             fx_adapting_job(x->adapting, FX_ADAPTING_INNER, x->scratch, x->scratch_each, job);

@@ -207,8 +207,8 @@ static layer count_layer(const fx_program *p)
 
         while (c < calls->n_calls && calls->calls[c].first < at)
             c++;
-        out.n++;
-        out.shared += op == FX_L_MATMUL || op == FX_L_ATTEND;
+        out.n += !plan->launches[at].beside;
+        out.shared += (op == FX_L_MATMUL && !plan->launches[at].beside) || op == FX_L_ATTEND;
         if (c < calls->n_calls && calls->calls[c].first == at) {
             out.generated += !calls->calls[c].epilogue;
             at += calls->calls[c].n;

@@ -81,8 +81,8 @@ static const struct { const char *what, *graph, *plan; } lowered[] = {
       "%i = gather %g, %logit_rows, axis=0\n%last = gather %t, %logit_rows, axis=0\noutput %last\n",
       "0 embed emb[100,64] -> b0:f32[64]  # x\n"
       "1 matmul b0:f32[64], p.1.a+b[48,64] -> b1:f32[48]  # y\n"
-      "2 matmul b0:f32[64], p.1.a+a[64,64] paired -> b2:f32[32]  # g\n"
-      "3 matmul b0:f32[64], emb[100,64] as f32 -> b3:f32[100]  # t\n"
+      "2 matmul b0:f32[64], p.1.a+a[64,64] paired -> b2:f32[32] beside  # g\n"
+      "3 matmul b0:f32[64], emb[100,64] as f32 -> b3:f32[100] beside  # t\n"
       "4 gather b1:f32[48]+32 -> b4:out.f32[16]  # h\n"
       "5 gather b2:f32[32] -> b5:out.f32[32]  # i\n"
       "6 gather b3:f32[100] -> b6:out.f32[100]  # last\n" },
