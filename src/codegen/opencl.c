@@ -444,6 +444,19 @@ static void put_shared(writer *w, const fx_kir_block *b)
     }
 }
 
+/* Whether b has iterations to share out, or arrays that a group would share: else one work-item does all, without barriers. */
+static bool wants_group(const fx_kir_block *b)
+{
+    bool any = false;
+
+    for (const fx_kop *op = b->first; op && !any; op = op->next) {
+        any = op->code == FX_KIR_FORALL || op->code == FX_KIR_THREADS || op->code == FX_KIR_ALLOC;
+        for (int i = 0; i < 2 && !any; i++)
+            any = op->block[i] && wants_group(op->block[i]);
+    }
+    return any;
+}
+
 static void put_params(writer *w)
 {
     PUT("__kernel void %.*s(__global const ulong *args, long t0, long t1, __global fx_fault *fault", FX_STR_ARG(w->k->name));
@@ -476,7 +489,8 @@ fx_status fx_opencl_print(fx_buf *out, fx_kir_kernel *k, fx_error *err)
     fx_buf_puts(out, fx_opencl_prelude);
     put_params(w);
     put_shared(w, k->body);
-    PUT("const long v%d = t0 + (long)get_group_id(0);\nif (v%d < t1) {\n", k->task->id, k->task->id);
+    w->alone = !wants_group(k->body);
+    PUT("const long v%d = t0 + (long)get_group_id(0);\nif (v%d < t1%s) {\n", k->task->id, k->task->id, w->alone ? " && get_local_id(0) == 0" : "");
     put_block(w, k->body);
     PUT("}\n}\n");
     return out->failed ? fx_nomem(err, "OpenCL C") : w->st;

@@ -4,7 +4,7 @@
  *
  *     __kernel void k(__global const ulong *args, long t0, long t1, __global fx_fault *fault, __global float *b3, ...)
  *
- * A work-group is a task, t0 + get_group_id(0); as on other GPUs (codegen/llvm/ll_offload.c), its work-items share the
+ * A work-group is a task, t0 + get_group_id(0), of which one work-item does what has nothing to share out; as on other GPUs (codegen/llvm/ll_offload.c), its work-items share the
  * iterations of FORALL and THREADS, whatever their number. To be built with FX_OPENCL_OPTIONS. */
 #ifndef FX_OPENCL_H
 #define FX_OPENCL_H

@@ -257,7 +257,7 @@ static void make_arrays(tile *t)
     fx_dim rows = t->v->type.dim[t->rank - 2];
 
     t->tile = fx_lk_tile_rows(t->lanes, rows);
-    t->vectors = fx_lk_tile_vectors(t->lanes, t->tile, COLS);
+    t->vectors = fx_lk_tile_vectors(t->lanes, t->tile, COLS * 4 / FX_MAX((int64_t)fx_dtype_size(t->wide), 4));
     t->cols = (int64_t)t->vectors * t->lanes;
     t->rows = fx_dim_is_static(rows) ? FX_MIN(FX_MAX((rows.n + t->tile - 1) / t->tile * t->tile, t->tile), ROWS) : ROWS;
     for (int p = 0; p < t->n; p++) {

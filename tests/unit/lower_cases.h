@@ -53,6 +53,9 @@ static const lower_case lower_cases[] = {
     { "matmul batched", 1,
       "%x = input f32[2,n,4]\n%w = input f32[4,5]\n%y = matmul %x, %w\noutput %y",
       "f32[2,3,5] 26 -7 26 -29 -29 0 -30 6 9 12 7 24 -14 -30 20 -8 -32 10 8 17 -1 22 -10 -31 25 -5 21 -8 29 -33" },
+    { "matmul of a row of unknown sizes, in wide numbers", 1,
+      "%a = input f32[1,n]\n%b = input f32[n,n]\n%x = cast %a, f64\n%w = cast %b, f64\n%y = matmul %x, %w\n%z = cast %y, f32\noutput %z",
+      "f32[1,3] 27 -8 12" },
     { "matmul of vectors", 2,
       "%a = input f32[4]\n"
       "%w = input f32[4,5]\n"
