@@ -222,7 +222,7 @@ SIMD __m512i table_of(const fx_pack p, const uint8_t *w)
     if (p.table == FX_PACK_CODES)
         return _mm512_setzero_si512();
     if (p.table == FX_PACK_IN_TILE)
-        return _mm512_broadcast_i32x4(_mm_load_si128((const void *)(w + p.d_at + FX_PACK_TABLE_AT)));
+        return _mm512_broadcast_i32x4(_mm_load_si128((const void *)(w + FX_PACK_TABLE_AT)));
     return _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128(values)), bytes(0x80));
 }
 
@@ -238,8 +238,7 @@ SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t
         acc[r] = _mm512_setzero_ps();
     for (; blocks > 0; blocks -= p.blocks, w += p.bytes)
         for (int i = 0; i < p.blocks && i < blocks; i++, x += FX_Q8_WORDS * W) {
-            block b = { w + i * p.quant_bytes, w + p.scales_at + i * p.scale_bytes,
-                        w + p.d_at + (p.form == FX_PACK_DZ ? i * FX_TILE : 0), x, table_of(p, w) };
+            block b = { w + fx_pack_quants_at(p, i), w + fx_pack_scales_at(p, i), w + fx_pack_d_at(p, i), x, table_of(p, w) };
 
             for (int j = 0; j * 64 * p.blocks < p.bytes; j++)
                 _mm_prefetch((const char *)w + (i * p.bytes / p.blocks & -64) + j * 64 + AHEAD, _MM_HINT_T0);

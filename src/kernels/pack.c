@@ -27,6 +27,17 @@ static void put32(uint8_t *quants, int line, int lane, uint32_t v)
 
 static void put16(uint8_t *p, int lane, uint16_t v) { memcpy(p + lane * 2, &v, 2); }
 
+/* Of block i of a super block. */
+static uint8_t *quants_of(uint8_t *super, fx_dtype t, int i) { return super + fx_pack_quants_at(fx_pack_of(t), i); }
+static uint8_t *scales_of(uint8_t *super, fx_dtype t, int i) { return super + fx_pack_scales_at(fx_pack_of(t), i); }
+
+/* Two bytes for each row, one behind the 16 of the other. */
+static void put_scales(uint8_t *scales, int lane, uint8_t a, uint8_t b)
+{
+    scales[lane] = a;
+    scales[FX_TILE + lane] = b;
+}
+
 /* 16 bytes split in halves (elem i low, elem i + 16 high) are the four lines as they are. */
 static void put_nibbles(uint8_t *quants, int lane, const uint8_t *qs)
 {
@@ -56,39 +67,37 @@ static uint32_t gather_high(const uint8_t *bits, int i)
 
 static void put_q4_0(uint8_t *super, int lane, const fx_block_q4_0 *b, int i)
 {
-    put_nibbles(super + i * 256, lane, b->qs);
-    put16(super + 512 + i * 32, lane, b->d);
+    put_nibbles(quants_of(super, FX_Q4_0, i), lane, b->qs);
+    put16(scales_of(super, FX_Q4_0, i), lane, b->d);
 }
 
 static void put_q4_1(uint8_t *super, int lane, const fx_block_q4_1 *b, int i)
 {
-    (void)i;
-    put_nibbles(super, lane, b->qs);
-    put16(super + 256, lane, b->d);
-    put16(super + 288, lane, b->m);
+    put_nibbles(quants_of(super, FX_Q4_1, i), lane, b->qs);
+    put16(scales_of(super, FX_Q4_1, i), lane, b->d);
+    put16(scales_of(super, FX_Q4_1, i) + 32, lane, b->m);
 }
 
 static void put_q5_0(uint8_t *super, int lane, const fx_block_q5_0 *b, int i)
 {
-    put_nibbles(super + i * 320, lane, b->qs);
-    put32(super + i * 320, 4, lane, spread_high(load32(b->qh)));
-    put16(super + 640 + i * 32, lane, b->d);
+    put_nibbles(quants_of(super, FX_Q5_0, i), lane, b->qs);
+    put32(quants_of(super, FX_Q5_0, i), 4, lane, spread_high(load32(b->qh)));
+    put16(scales_of(super, FX_Q5_0, i), lane, b->d);
 }
 
 static void put_q5_1(uint8_t *super, int lane, const fx_block_q5_1 *b, int i)
 {
-    (void)i;
-    put_nibbles(super, lane, b->qs);
-    put32(super, 4, lane, spread_high(load32(b->qh)));
-    put16(super + 320, lane, b->d);
-    put16(super + 352, lane, b->m);
+    put_nibbles(quants_of(super, FX_Q5_1, i), lane, b->qs);
+    put32(quants_of(super, FX_Q5_1, i), 4, lane, spread_high(load32(b->qh)));
+    put16(scales_of(super, FX_Q5_1, i), lane, b->d);
+    put16(scales_of(super, FX_Q5_1, i) + 32, lane, b->m);
 }
 
 static void put_q8_0(uint8_t *super, int lane, const fx_block_q8_0 *b, int i)
 {
     for (int g = 0; g < 8; g++)
-        put32(super + i * 512, g, lane, load32(b->qs + 4 * g) ^ 0x80808080u);
-    put16(super + 1024 + i * 32, lane, b->d);
+        put32(quants_of(super, FX_Q8_0, i), g, lane, load32(b->qs + 4 * g) ^ 0x80808080u);
+    put16(scales_of(super, FX_Q8_0, i), lane, b->d);
 }
 
 /* Lines of one sub-block of Q4_K and Q5_K: its nibbles (upper or lower) of 32 bytes. */
@@ -106,23 +115,27 @@ static void put_q4_k(uint8_t *super, int lane, const fx_block_q4_k *b, int unuse
 {
     (void)unused;
     for (int i = 0; i < 8; i++) {
-        put_sub_nibbles(super + i * 256, lane, b->qs + i / 2 * 32, i % 2);
-        fx_k4_scale(b->scales, i, super + 2048 + i * 32 + lane, super + 2048 + i * 32 + 16 + lane);
+        uint8_t *scales = scales_of(super, FX_Q4_K, i);
+
+        put_sub_nibbles(quants_of(super, FX_Q4_K, i), lane, b->qs + i / 2 * 32, i % 2);
+        fx_k4_scale(b->scales, i, scales + lane, scales + FX_TILE + lane);
     }
-    put16(super + 2304, lane, b->d);
-    put16(super + 2336, lane, b->dmin);
+    put16(super, lane, b->d);
+    put16(super + 32, lane, b->dmin);
 }
 
 static void put_q5_k(uint8_t *super, int lane, const fx_block_q5_k *b, int unused)
 {
     (void)unused;
     for (int i = 0; i < 8; i++) {
-        put_sub_nibbles(super + i * 320, lane, b->qs + i / 2 * 32, i % 2);
-        put32(super + i * 320, 4, lane, gather_high(b->qh, i));
-        fx_k4_scale(b->scales, i, super + 2560 + i * 32 + lane, super + 2560 + i * 32 + 16 + lane);
+        uint8_t *scales = scales_of(super, FX_Q5_K, i);
+
+        put_sub_nibbles(quants_of(super, FX_Q5_K, i), lane, b->qs + i / 2 * 32, i % 2);
+        put32(quants_of(super, FX_Q5_K, i), 4, lane, gather_high(b->qh, i));
+        fx_k4_scale(b->scales, i, scales + lane, scales + FX_TILE + lane);
     }
-    put16(super + 2816, lane, b->d);
-    put16(super + 2848, lane, b->dmin);
+    put16(super, lane, b->d);
+    put16(super + 32, lane, b->dmin);
 }
 
 /* A Q6_K sub-block of 32: c = 0..3 within a half of 128. */
@@ -141,11 +154,10 @@ static void put_q6_k(uint8_t *super, int lane, const fx_block_q6_k *b, int unuse
 {
     (void)unused;
     for (int i = 0; i < 8; i++) {
-        put_q6_sub(super + i * 384, lane, b->ql + i / 4 * 64, b->qh + i / 4 * 32, i % 4);
-        super[3072 + i * 32 + lane] = (uint8_t)b->scales[2 * i];
-        super[3072 + i * 32 + 16 + lane] = (uint8_t)b->scales[2 * i + 1];
+        put_q6_sub(quants_of(super, FX_Q6_K, i), lane, b->ql + i / 4 * 64, b->qh + i / 4 * 32, i % 4);
+        put_scales(scales_of(super, FX_Q6_K, i), lane, (uint8_t)b->scales[2 * i], (uint8_t)b->scales[2 * i + 1]);
     }
-    put16(super + 3328, lane, b->d);
+    put16(super, lane, b->d);
 }
 
 /* Two lines of two-bit codes, which are bits 2c and 2c + 1 of 32 bytes. */
@@ -163,12 +175,11 @@ static void put_q2_k(uint8_t *super, int lane, const fx_block_q2_k *b, int unuse
 {
     (void)unused;
     for (int i = 0; i < 8; i++) {
-        put_pairs(super + i * 128, lane, b->qs + i / 4 * 32, i % 4);
-        super[1024 + i * 32 + lane] = b->scales[2 * i];
-        super[1024 + i * 32 + 16 + lane] = b->scales[2 * i + 1];
+        put_pairs(quants_of(super, FX_Q2_K, i), lane, b->qs + i / 4 * 32, i % 4);
+        put_scales(scales_of(super, FX_Q2_K, i), lane, b->scales[2 * i], b->scales[2 * i + 1]);
     }
-    put16(super + 1280, lane, b->d);
-    put16(super + 1312, lane, b->dmin);
+    put16(super, lane, b->d);
+    put16(super + 32, lane, b->dmin);
 }
 
 /* d * (q - 1) as d*1*q - d*1 */
@@ -201,40 +212,39 @@ static void put_q3_k(uint8_t *super, int lane, const fx_block_q3_k *b, int unuse
 {
     (void)unused;
     for (int i = 0; i < 8; i++) {
-        put_pairs(super + i * 192, lane, b->qs + i / 4 * 32, i % 4);
-        put32(super + i * 192, 2, lane, gather_high(b->hmask, i));
-        super[1536 + i * 32 + lane] = (uint8_t)(fx_k3_scale(b->scales, 2 * i) - 32);
-        super[1536 + i * 32 + 16 + lane] = (uint8_t)(fx_k3_scale(b->scales, 2 * i + 1) - 32);
+        put_pairs(quants_of(super, FX_Q3_K, i), lane, b->qs + i / 4 * 32, i % 4);
+        put32(quants_of(super, FX_Q3_K, i), 2, lane, gather_high(b->hmask, i));
+        put_scales(scales_of(super, FX_Q3_K, i), lane, (uint8_t)(fx_k3_scale(b->scales, 2 * i) - 32),
+                   (uint8_t)(fx_k3_scale(b->scales, 2 * i + 1) - 32));
     }
-    put16(super + 1792, lane, b->d);
+    put16(super, lane, b->d);
 }
 
 static void put_iq4_nl(uint8_t *super, int lane, const fx_block_iq4_nl *b, int i)
 {
-    put_nibbles(super + i * 256, lane, b->qs);
-    put16(super + 512 + i * 32, lane, b->d);
+    put_nibbles(quants_of(super, FX_IQ4_NL, i), lane, b->qs);
+    put16(scales_of(super, FX_IQ4_NL, i), lane, b->d);
 }
 
 /* 2^(e - 128) is a bf16, subnormal below e = 2. */
 static void put_mxfp4(uint8_t *super, int lane, const fx_block_mxfp4 *b, int i)
 {
-    put_nibbles(super + i * 256, lane, b->qs);
-    put16(super + 512 + i * 32, lane, (uint16_t)(b->e < 2 ? 0x20 << b->e : (b->e - 1) << 7));
+    put_nibbles(quants_of(super, FX_MXFP4, i), lane, b->qs);
+    put16(scales_of(super, FX_MXFP4, i), lane, (uint16_t)(b->e < 2 ? 0x20 << b->e : (b->e - 1) << 7));
 }
 
 static void put_group4(uint8_t *super, int lane, const fx_block_group4 *b, int i)
 {
-    put_nibbles(super + i * 256, lane, b->qs);
-    memcpy(super + 1024 + i * 64 + lane * 4, &b->d, 4);
-    super[1280 + i * 16 + lane] = b->zero;
+    put_nibbles(quants_of(super, FX_GROUP4, i), lane, b->qs);
+    memcpy(scales_of(super, FX_GROUP4, i) + lane * 4, &b->d, 4);
+    super[fx_pack_d_at(fx_pack_of(FX_GROUP4), i) + lane] = b->zero;
 }
 
 static void put_group8(uint8_t *super, int lane, const fx_block_group8 *b, int i)
 {
-    (void)i;
     for (int g = 0; g < 8; g++)
-        put32(super, g, lane, load32(b->qs + 4 * g) ^ 0x80808080u);
-    memcpy(super + 512 + lane * 4, &b->d, 4);
+        put32(quants_of(super, FX_GROUP8, i), g, lane, load32(b->qs + 4 * g) ^ 0x80808080u);
+    memcpy(scales_of(super, FX_GROUP8, i) + lane * 4, &b->d, 4);
 }
 
 /* A block of grids.h: its integers as indices into the type's table, which goes along. */
@@ -253,16 +263,16 @@ static void put_grid(uint8_t *super, int lane, fx_dtype type, const void *block)
     for (int i = 0; i < 8; i++) {
         for (int l = 0; l < 16; l++)
             qs[l] = (uint8_t)(index[(uint8_t)b.v[32 * i + l]] | index[(uint8_t)b.v[32 * i + 16 + l]] << 4);
-        put_nibbles(super + i * p.quant_bytes, lane, qs);
-        super[p.scales_at + i * p.scale_bytes + lane] = (uint8_t)b.scale[2 * i];
+        put_nibbles(super + fx_pack_quants_at(p, i), lane, qs);
+        super[fx_pack_scales_at(p, i) + lane] = (uint8_t)b.scale[2 * i];
         if (p.form == FX_PACK_K16)
-            super[p.scales_at + i * p.scale_bytes + 16 + lane] = (uint8_t)b.scale[2 * i + 1];
+            super[fx_pack_scales_at(p, i) + FX_TILE + lane] = (uint8_t)b.scale[2 * i + 1];
     }
     d = fx_f32_to_f16(b.d);              /* it was one */
-    put16(super + p.d_at, lane, d);
+    put16(super, lane, d);
     for (int i = 0; i < 16; i++)
-        super[p.d_at + FX_PACK_TABLE_AT + i] = (uint8_t)(values[i] + 128);
-    memcpy(super + p.d_at + FX_PACK_FACTOR_AT, &factor, 4);
+        super[FX_PACK_TABLE_AT + i] = (uint8_t)(values[i] + 128);
+    memcpy(super + FX_PACK_FACTOR_AT, &factor, 4);
 }
 
 #define PUT_GRID(T, t)                                                                          \

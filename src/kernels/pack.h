@@ -11,7 +11,9 @@
  * Quantized types: blocks of 32 k, 'blocks' of them in a super block.  A line is 64 bytes:
  * a 32-bit lane per row, whose byte j belongs to k = 4g + j of the block, g = 0..7 the group.
  *
- *     super block  | quants of its blocks, quant_bytes each | scales of its blocks | d 16 | dmin 16 |
+ *     super block  | head | unit | unit | ...
+ *     unit         as many blocks as have their scales in one line: | that line | quants of each, quant_bytes |
+ *                  (a unit's bytes are thus read in the order in which they lie: streams stay streams)
  *     quants       4 bits: 4 lines, line i has group i in the low nibbles, group i+4 in the high ones
  *                  5: a 5th line of fifth bits: bit 8j + g of the lane is bit 4 of k = 4g + j
  *                  6: lines 5 and 6 of upper bits: line 5 + g/4, bits 2(g%4) of byte j
@@ -21,8 +23,8 @@
  *     scales       form D: 16 d (f16; MXFP4: bf16; GROUP8: f32).  DM: 16 f16 d, 16 f16 m.  DZ: 16 f32 d
  *                  K: 16 u8 sc, 16 u8 mn.  KS: 16 s8 sc.  K16: 16 s8 sc of k < 16, 16 s8 of the rest
  *                  K16M: the same with sc in the low nibble, mn in the high one
- *     d, dmin      K forms: f16, of the super block.  DZ: instead 16 u8 zero of each block
- *     table        of types that have it in the tile: 16 bytes behind d, then a f32 factor of d
+ *     head         K forms: a line with the super block's 16 f16 d, then 16 f16 dmin, or of types that have a table in
+ *                  the tile: its 16 bytes, then a f32 factor of d.  DZ: 16 u8 zero of each block.  D, DM: none
  *
  * Codes of types with a table are looked up in it: a value + 128, as codes of 8 bits are.
  * A last super block that k doesn't fill is padded with zeros.
@@ -57,37 +59,55 @@ typedef struct fx_pack {
     int bias_shift;                  /* bias = 1 << bias_shift; forms D, KS and K16 */
     int blocks;                      /* of 32 k in a super block */
     int quant_bytes;                 /* of a block's lines */
-    int scales_at, scale_bytes;      /* in the super block; a block's */
-    int d_at;                        /* K forms, with dmin 32 bytes behind; DZ: zeros */
-    int bytes;                       /* of the super block, a multiple of 64 */
+    int scale_bytes;                 /* of a block; 64, or as many blocks have one line */
     fx_pack_scale scale;             /* forms D, DM, DZ */
     fx_pack_table table;
+    int head, unit, unit_bytes;      /* bytes; blocks; bytes */
+    int bytes;                       /* of the super block, a multiple of 64 */
 } fx_pack;
 
-#define FX_PACK_TABLE_AT 32          /* behind d, in the tile */
+#define FX_PACK_TABLE_AT 32          /* in the head, behind d */
 #define FX_PACK_FACTOR_AT 48
+
+static FX_ALWAYS_INLINE fx_pack fx_pack_row(fx_pack_form form, int bits, int bias_shift, int blocks, int quant_bytes, int scale_bytes,
+                                            fx_pack_scale scale, fx_pack_table table)
+{
+    int head = form == FX_PACK_D || form == FX_PACK_DM ? 0 : 64, unit = 64 / scale_bytes;
+
+    return (fx_pack){ form, bits, bias_shift, blocks, quant_bytes, scale_bytes, scale, table, head, unit, unit * quant_bytes + 64,
+                      head + blocks / unit * (unit * quant_bytes + 64) };
+}
+
+/* Where block i of a super block has its quants, and its scales. */
+static FX_ALWAYS_INLINE int fx_pack_quants_at(const fx_pack p, int i) { return p.head + i / p.unit * p.unit_bytes + 64 + i % p.unit * p.quant_bytes; }
+static FX_ALWAYS_INLINE int fx_pack_scales_at(const fx_pack p, int i)
+{
+    return p.head + i / p.unit * p.unit_bytes + i % p.unit * p.scale_bytes;
+}
+/* ... and its d, or its zeros. */
+static FX_ALWAYS_INLINE int fx_pack_d_at(const fx_pack p, int i) { return p.form == FX_PACK_DZ ? i * FX_TILE : 0; }
 
 /* As an inline switch, so that kernels made for one type see constants. */
 static FX_ALWAYS_INLINE fx_pack fx_pack_of(fx_dtype t)
 {
     switch (t) {
-    case FX_Q4_0: return (fx_pack){ FX_PACK_D, 4, 3, 2, 256, 512, 32, 0, 576, FX_PACK_F16, FX_PACK_CODES };
-    case FX_Q4_1: return (fx_pack){ FX_PACK_DM, 4, 0, 1, 256, 256, 64, 0, 320, FX_PACK_F16, FX_PACK_CODES };
-    case FX_Q5_0: return (fx_pack){ FX_PACK_D, 5, 4, 2, 320, 640, 32, 0, 704, FX_PACK_F16, FX_PACK_CODES };
-    case FX_Q5_1: return (fx_pack){ FX_PACK_DM, 5, 0, 1, 320, 320, 64, 0, 384, FX_PACK_F16, FX_PACK_CODES };
-    case FX_Q8_0: return (fx_pack){ FX_PACK_D, 8, 7, 2, 512, 1024, 32, 0, 1088, FX_PACK_F16, FX_PACK_CODES };
-    case FX_IQ4_NL: return (fx_pack){ FX_PACK_D, 4, 7, 2, 256, 512, 32, 0, 576, FX_PACK_F16, FX_PACK_IQ4 };
-    case FX_MXFP4: return (fx_pack){ FX_PACK_D, 4, 7, 2, 256, 512, 32, 0, 576, FX_PACK_BF16, FX_PACK_MXFP4 };
-    case FX_GROUP8: return (fx_pack){ FX_PACK_D, 8, 7, 1, 512, 512, 64, 0, 576, FX_PACK_F32, FX_PACK_CODES };
-    case FX_GROUP4: return (fx_pack){ FX_PACK_DZ, 4, 0, 4, 256, 1024, 64, 1280, 1344, FX_PACK_F32, FX_PACK_CODES };
-    case FX_Q2_K: return (fx_pack){ FX_PACK_K16M, 2, 0, 8, 128, 1024, 32, 1280, 1344, FX_PACK_F16, FX_PACK_CODES };
-    case FX_Q3_K: return (fx_pack){ FX_PACK_K16, 3, 2, 8, 192, 1536, 32, 1792, 1856, FX_PACK_F16, FX_PACK_CODES };
-    case FX_Q4_K: return (fx_pack){ FX_PACK_K, 4, 0, 8, 256, 2048, 32, 2304, 2368, FX_PACK_F16, FX_PACK_CODES };
-    case FX_Q5_K: return (fx_pack){ FX_PACK_K, 5, 0, 8, 320, 2560, 32, 2816, 2880, FX_PACK_F16, FX_PACK_CODES };
-    case FX_Q6_K: return (fx_pack){ FX_PACK_K16, 6, 5, 8, 384, 3072, 32, 3328, 3392, FX_PACK_F16, FX_PACK_CODES };
+    case FX_Q4_0: return fx_pack_row(FX_PACK_D, 4, 3, 2, 256, 32, FX_PACK_F16, FX_PACK_CODES);
+    case FX_Q4_1: return fx_pack_row(FX_PACK_DM, 4, 0, 1, 256, 64, FX_PACK_F16, FX_PACK_CODES);
+    case FX_Q5_0: return fx_pack_row(FX_PACK_D, 5, 4, 2, 320, 32, FX_PACK_F16, FX_PACK_CODES);
+    case FX_Q5_1: return fx_pack_row(FX_PACK_DM, 5, 0, 1, 320, 64, FX_PACK_F16, FX_PACK_CODES);
+    case FX_Q8_0: return fx_pack_row(FX_PACK_D, 8, 7, 2, 512, 32, FX_PACK_F16, FX_PACK_CODES);
+    case FX_IQ4_NL: return fx_pack_row(FX_PACK_D, 4, 7, 2, 256, 32, FX_PACK_F16, FX_PACK_IQ4);
+    case FX_MXFP4: return fx_pack_row(FX_PACK_D, 4, 7, 2, 256, 32, FX_PACK_BF16, FX_PACK_MXFP4);
+    case FX_GROUP8: return fx_pack_row(FX_PACK_D, 8, 7, 1, 512, 64, FX_PACK_F32, FX_PACK_CODES);
+    case FX_GROUP4: return fx_pack_row(FX_PACK_DZ, 4, 0, 4, 256, 64, FX_PACK_F32, FX_PACK_CODES);
+    case FX_Q2_K: return fx_pack_row(FX_PACK_K16M, 2, 0, 8, 128, 32, FX_PACK_F16, FX_PACK_CODES);
+    case FX_Q3_K: return fx_pack_row(FX_PACK_K16, 3, 2, 8, 192, 32, FX_PACK_F16, FX_PACK_CODES);
+    case FX_Q4_K: return fx_pack_row(FX_PACK_K, 4, 0, 8, 256, 32, FX_PACK_F16, FX_PACK_CODES);
+    case FX_Q5_K: return fx_pack_row(FX_PACK_K, 5, 0, 8, 320, 32, FX_PACK_F16, FX_PACK_CODES);
+    case FX_Q6_K: return fx_pack_row(FX_PACK_K16, 6, 5, 8, 384, 32, FX_PACK_F16, FX_PACK_CODES);
     /* of all types of grids.h with scales of 32, and of 16 */
-    case FX_IQ4_XS: return (fx_pack){ FX_PACK_KS, 4, 7, 8, 256, 2048, 16, 2176, 2240, FX_PACK_F16, FX_PACK_IN_TILE };
-    case FX_IQ2_XS: return (fx_pack){ FX_PACK_K16, 4, 7, 8, 256, 2048, 32, 2304, 2368, FX_PACK_F16, FX_PACK_IN_TILE };
+    case FX_IQ4_XS: return fx_pack_row(FX_PACK_KS, 4, 7, 8, 256, 16, FX_PACK_F16, FX_PACK_IN_TILE);
+    case FX_IQ2_XS: return fx_pack_row(FX_PACK_K16, 4, 7, 8, 256, 32, FX_PACK_F16, FX_PACK_IN_TILE);
     default: return (fx_pack){ 0 };
     }
 }

@@ -87,7 +87,7 @@ static int looked_up(const fx_pack *p, const uint8_t *super, int v)
     switch (p->table) {
     case FX_PACK_IQ4: return fx_iq4_values[v] + 128;
     case FX_PACK_MXFP4: return fx_mxfp4_values[v] + 128;
-    case FX_PACK_IN_TILE: return super[p->d_at + FX_PACK_TABLE_AT + v];
+    case FX_PACK_IN_TILE: return super[FX_PACK_TABLE_AT + v];
     default: return v;
     }
 }
@@ -100,7 +100,7 @@ static void dot_codes(const fx_pack *p, const uint8_t *super, int i, int lane, c
     for (int k = 0; k < 32; k++) {
         int8_t q = (int8_t)(xq[k / 4 * width] >> k % 4 * 8);
 
-        sum[k / 16] += q * looked_up(p, super, code(super + i * p->quant_bytes, p->bits, lane, k));
+        sum[k / 16] += q * looked_up(p, super, code(super + fx_pack_quants_at(*p, i), p->bits, lane, k));
     }
 }
 
@@ -132,7 +132,7 @@ static double super_scale(const fx_pack *p, const uint8_t *d, int lane)
 static double block_value(const fx_pack *p, const uint8_t *super, int i, int lane, const int32_t dot[2],
                           const int32_t neg[2])
 {
-    const uint8_t *s = super + p->scales_at + i * p->scale_bytes, *d = super + p->d_at;
+    const uint8_t *s = super + fx_pack_scales_at(*p, i), *d = super;
     double bias = 1 << p->bias_shift, all = dot[0] + dot[1], neg2 = neg[0] - neg[1];
 
     switch (p->form) {
