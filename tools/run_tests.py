@@ -112,13 +112,13 @@ PUBLIC = r'"fornax\.h"|FORNAX_CPU'
 THREADED = r'"fornax\.h"|pthread|fx_pool'
 
 
-def unit_tests(folder, label, env=None, timeout=600, which=""):
-    """Runs the unit tests whose source matches."""
+def unit_tests(folder, label, env=None, timeout=600, which="", parts=()):
+    """Runs the unit tests whose source matches; of those in parts, what has that in its name."""
     names = [p.stem for p in sorted((ROOT / "tests").glob("*/test_*.c")) if re.search(which, p.read_text())]
 
     def one(name):
         start = time.time()
-        rc, out = run([ROOT / folder / "unit" / name], timeout, env, ROOT / folder)
+        rc, out = run([ROOT / folder / "unit" / name, *([parts[name]] if name in parts else [])], timeout, env, ROOT / folder)
         return name, rc, out, time.time() - start
 
     with ThreadPoolExecutor(JOBS) as pool:
@@ -165,7 +165,7 @@ def step_unit(args):
         env = {"FORNAX_CPU": level}
         if level == best or args.long:
             env["FORNAX_MODEL"] = model
-        unit_tests("build", level, env, which="" if level == best or args.long else PUBLIC)
+        unit_tests("build", level, env, which="" if level == best else PUBLIC)
 
 
 def step_tree(args):
@@ -177,14 +177,14 @@ def step_tree(args):
 def step_asan(args):
     if build("build-asan", "-DCMAKE_BUILD_TYPE=Debug", "-DFORNAX_SANITIZE=address,undefined"):
         unit_tests("build-asan", "asan", {**SANITIZER_ENV, **({"FXTEST_LONG": "1"} if args.long else {})}, 1800)
-        fuzz_targets("build-asan", "asan", 60 if args.long else 3)
+        fuzz_targets("build-asan", "asan", 30 if args.long else 3)
         if args.long and pytest_is_there():      # each op of graphs by its reference function, interpreted and compiled
             pytest_run("ops (asan)", ROOT / "tests/e2e/test_ops.py", args, {**SANITIZER_ENV, "FORNAX": str(ROOT / "build-asan/fornax")})
 
 
 def step_tsan(args):
     if build("build-tsan", "-DCMAKE_BUILD_TYPE=Debug", "-DFORNAX_SANITIZE=thread", "-DFORNAX_FUZZ=OFF"):
-        unit_tests("build-tsan", "tsan", SANITIZER_ENV, 1800, THREADED)
+        unit_tests("build-tsan", "tsan", SANITIZER_ENV, 1800, THREADED, {"test_rowops_attend": "threads"})
 
 
 def pytest_is_there():
@@ -222,8 +222,9 @@ def step_e2e(args):
     model, minilm = fetch_model(args), fetch_model(args, "minilm")
     for level in cpu_levels() if args.long else cpu_levels()[-1:]:
         real = [model, minilm] if level != "scalar" else ["", ""]      # the reference kernels need minutes for them
+        whole = {} if level == cpu_levels()[-1] else {"FXTEST_LONG": ""}       # the suites of hours of conversation once
         pytest_run(f"e2e ({level})", tests, args, {"FORNAX": str(ROOT / "build/fornax"), "FORNAX_MODEL": real[0],
-                                                   "FORNAX_MINILM": real[1], "FORNAX_CPU": level})
+                                                   "FORNAX_MINILM": real[1], "FORNAX_CPU": level, **whole})
 
 
 def step_guard(args):
@@ -308,7 +309,7 @@ def finish():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--long", action="store_true", help="also thread sanitizer, aarch64, long fuzzing, e2e at all levels")
+    parser.add_argument("--long", action="store_true", help="also thread sanitizer, aarch64, long fuzzing and suites, e2e at all levels")
     parser.add_argument("--only", default="", help="these steps only, comma-separated")
     parser.add_argument("--list", action="store_true", help="name the steps")
     parser.add_argument("--no-model", action="store_true", help="do not download the small model")
