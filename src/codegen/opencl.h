@@ -4,8 +4,9 @@
  *
  *     __kernel void k(__global const ulong *args, long t0, long t1, __global fx_fault *fault, __global float *b3, ...)
  *
- * A work-group is a task, t0 + get_group_id(0), of which one work-item does what has nothing to share out; as on other GPUs (codegen/llvm/ll_offload.c), its work-items share the
- * iterations of FORALL and THREADS, whatever their number. To be built with FX_OPENCL_OPTIONS. */
+ * A work-group is a task, t0 + get_group_id(0).  As on other GPUs (codegen/llvm/ll_offload.c), its work-items share the
+ * iterations of FORALL and THREADS, whatever their number; one does all of a kernel that has neither, nor arrays.  To be
+ * built with FX_OPENCL_OPTIONS. */
 #ifndef FX_OPENCL_H
 #define FX_OPENCL_H
 
