@@ -114,8 +114,7 @@ static void bench(const fx_matmul_kernel *m, int64_t rows, int64_t n, int64_t k,
     }
     for (int64_t i = 0; i < rows * k; i++)
         x[i] = (float)(i % 19 - 9);
-    for (int64_t r = 0; r < rows; r++)
-        fx_q8_put(&q8, rows, r, 0, k, x + r * k);
+    fx_q8_put(&q8, rows, 0, rows, 0, k, (fx_cmat){ x, k });
     for (int rep = 0; rep < 5 && m->level != FX_CPU_SCALAR; rep++) {
         double t = now();
 

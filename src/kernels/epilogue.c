@@ -40,8 +40,8 @@ void fx_epilogue_round(const fx_epilogue *e, const float *acc, int64_t ld, int64
     int64_t from = col0 / 32 * 32, whole = (col0 + n) / 32 * 32 - from;
 
     e->store(e, acc, ld, row0, m, col0, n);
-    for (int64_t r = row0; whole && r < row0 + m; r++)
-        e->put(&e->q8, *e->n_rows, r, from, whole, e->y.p + r * e->y.ld + from);
+    if (whole)
+        e->put(&e->q8, *e->n_rows, row0, m, from, whole, (fx_cmat){ e->y.p + row0 * e->y.ld + from, e->y.ld });
 }
 
 fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu)

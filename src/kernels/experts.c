@@ -183,7 +183,7 @@ static void slots(const fx_slots_args *a, int64_t t0, int64_t t1, fx_q8_put_fn p
         if (a->q8.data) {
             fx_q8 q8 = expert_q8(&a->q8, t.first[e]);
 
-            put(&q8, t.first[e + 1] - t.first[e], s - t.first[e], 0, q8.k, x);
+            put(&q8, t.first[e + 1] - t.first[e], s - t.first[e], 1, 0, q8.k, (fx_cmat){ x, 0 });
         }
         if (a->y.p)
             memcpy(a->y.p + s * a->dim, x, (size_t)a->dim * sizeof(float));

@@ -46,8 +46,7 @@ void fx_q8_run(const fx_quant_args *a, int64_t t0, int64_t t1, fx_q8_put_fn put)
     for (int64_t t = t0; t < t1; t++) {
         fx_q8_panel p = fx_q8_panel_at(a->n_rows, t);
 
-        for (int64_t r = p.row0; r < p.row0 + p.width; r++)
-            put(&a->q8, a->n_rows, r, 0, a->q8.k, a->x.p + r * a->x.ld);
+        put(&a->q8, a->n_rows, p.row0, p.width, 0, a->q8.k, (fx_cmat){ a->x.p + p.row0 * a->x.ld, a->x.ld });
     }
 }
 

@@ -26,12 +26,12 @@
 #define FX_Q8_WORDS 11               /* 32-bit words a block and row */
 #define FX_Q8_TINY 0x1p-96f
 
-/* q8's columns [col0, col0 + n) of row 'row' of 'n_rows' = x; whole blocks. They may be put in any order and by any
+/* q8's columns [col0, col0 + n) of rows [row, row + m) of 'n_rows' = x; whole blocks. They may be put in any order and by any
  * thread, but rows of a panel share cache lines: give a thread whole panels where it matters. */
-void fx_q8_put(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t col0, int64_t n, const float *x);
-void fx_q8_put_avx2(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t col0, int64_t n, const float *x);
-void fx_q8_put_avx512(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t col0, int64_t n, const float *x);
-void fx_q8_put_neon(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t col0, int64_t n, const float *x);
+void fx_q8_put(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t m, int64_t col0, int64_t n, fx_cmat x);
+void fx_q8_put_avx2(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t m, int64_t col0, int64_t n, fx_cmat x);
+void fx_q8_put_avx512(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t m, int64_t col0, int64_t n, fx_cmat x);
+void fx_q8_put_neon(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t m, int64_t col0, int64_t n, fx_cmat x);
 
 /* FX_K_QUANT with a level's put; a task is a panel. */
 int64_t fx_q8_tasks(const void *quant_args);

@@ -3,23 +3,36 @@
 
 #include "kernels/quant.h"
 
+/* The bits of the largest of the absolute values. */
+static uint32_t largest(__m512 x0, __m512 x1)
+{
+    __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i m = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(x0), magnitude), _mm512_and_si512(_mm512_castps_si512(x1), magnitude));
+    __m256i half = _mm256_max_epu32(_mm512_castsi512_si256(m), _mm512_extracti64x4_epi64(m, 1));
+    __m128i four = _mm_max_epu32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+
+    four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
 static void quantize(fx_q8_block *b, const float *x)
 {
     __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16), inv;
-    __m512i magnitude = _mm512_set1_epi32(0x7fffffff), q0, q1;
-    uint32_t max = _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(x0), magnitude),
-                                                            _mm512_and_si512(_mm512_castps_si512(x1), magnitude)));
+    uint32_t max = largest(x0, x1);
+    __m256i q, sums;
 
     if (FX_UNLIKELY(fx_q8_special(b, max)))
         return;
     b->d = fx_f32_of_bits(max) / 127.0f;
     inv = _mm512_set1_ps(1.0f / b->d);
-    q0 = _mm512_cvtps_epi32(_mm512_mul_ps(x0, inv));
-    q1 = _mm512_cvtps_epi32(_mm512_mul_ps(x1, inv));
-    _mm_storeu_si128((void *)b->q, _mm512_cvtepi32_epi8(q0));
-    _mm_storeu_si128((void *)(b->q + 16), _mm512_cvtepi32_epi8(q1));
-    b->sum16 = _mm512_reduce_add_epi32(q0);
-    b->sum = b->sum16 + _mm512_reduce_add_epi32(q1);
+    q = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(x0, inv)))),
+                                _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(x1, inv))), 1);
+    _mm256_storeu_si256((void *)b->q, q);
+    sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), q);      /* four of each half */
+    sums = _mm256_hadd_epi32(sums, sums);
+    sums = _mm256_hadd_epi32(sums, sums);
+    b->sum16 = _mm256_extract_epi32(sums, 0);
+    b->sum = b->sum16 + _mm256_extract_epi32(sums, 4);
 }
 
 #define PUT fx_q8_put_avx512

@@ -25,8 +25,8 @@ typedef struct fx_q8 {
     void *data;                  /* fx_q8_bytes(n_rows, k), 64-byte aligned */
     int64_t k;                   /* multiple of 32 */
 } fx_q8;
-/* Rounds whole blocks of a row into q8 (kernels/quant.h). */
-typedef void (*fx_q8_put_fn)(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t col0, int64_t n, const float *x);
+/* Rounds whole blocks of some rows into q8 (kernels/quant.h). */
+typedef void (*fx_q8_put_fn)(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t m, int64_t col0, int64_t n, fx_cmat x);
 
 /* y[r] = table[token[r]] * scale; the table in its file form, rows of 'row_bytes'. */
 typedef struct fx_embed_args {

@@ -147,8 +147,7 @@ static void compute(const problem *p, int64_t row0, int64_t m, int64_t cut, floa
         memcpy(x + 1 + r * x_ld, p->x + (row0 + r) * p->k, (size_t)p->k * sizeof(float));
     if (k->act == FX_ACT_Q8) {
         q8.data = aligned(fx_q8_bytes(m, p->k));
-        for (int64_t r = 0; r < m; r++)
-            fx_q8_put(&q8, m, r, 0, p->k, x + 1 + r * x_ld);
+        fx_q8_put(&q8, m, 0, m, 0, p->k, (fx_cmat){ x + 1, x_ld });
     }
     a = (fx_matmul_args){ { x + 1, x_ld }, q8, p->tiles, p->tile_bytes, m, p->n, p->k, p->paired,
                           { .fn = fx_epilogue_find(&(fx_cpu){ .level = k->level }), .y = { y, ld }, .scale = 1 } };
@@ -307,14 +306,13 @@ static void check_rounding(const problem *p, int64_t m, int64_t cut)
     int64_t tasks = fx_matmul_tasks(&a);
     void *scratch = aligned(k->scratch_bytes ? k->scratch_bytes(&a) : 0);
 
-    for (int64_t r = 0; r < m; r++)
-        fx_q8_put(&q8, m, r, 0, p->k - p->k % 32, p->x + r * p->k);
+    fx_q8_put(&q8, m, 0, m, 0, p->k - p->k % 32, (fx_cmat){ p->x, p->k });
     memset(y, 0x55, (size_t)(m * p->n) * sizeof(float));
     if (cut * FX_ROUND_TILES < tasks)        /* the later part first, as another thread might */
         k->run(&a, cut * FX_ROUND_TILES, tasks, scratch);
     k->run(&a, 0, FX_MIN(cut * FX_ROUND_TILES, tasks), scratch);
     for (int64_t r = 0; r < m; r++)
-        fx_q8_put(&want, m, r, 0, p->n, y + r * p->n);
+        fx_q8_put(&want, m, r, 1, 0, p->n, (fx_cmat){ y + r * p->n, 0 });
     if (memcmp(want.data, got.data, (size_t)(m * (p->n / 32) * FX_Q8_WORDS) * 4) != 0)
         FXTEST_FAIL("%s n=%d k=%d paired=%d: %d rows, tasks cut at block %d: not rounded right", k->name, (int)p->n, (int)p->k,
                     p->paired, (int)m, (int)cut);
@@ -524,13 +522,15 @@ static void check_put(fx_q8_put_fn put, const float *x, int64_t k)
     fx_q8 one = { aligned(fx_q8_bytes(1, k)), k }, many = { aligned(fx_q8_bytes(31, k)), k };
     uint32_t *a = aligned((size_t)k * 8), *b = aligned((size_t)k * 8);
 
-    fx_q8_put(&one, 1, 0, 0, k, x);
+    fx_q8_put(&one, 1, 0, 1, 0, k, (fx_cmat){ x, 0 });
     read_row(&one, 1, 0, a);
-    put(&many, 31, 30, 0, k, x);
-    put(&many, 31, 17, k / 64 * 32, k - k / 64 * 32, x + k / 64 * 32);       /* in two parts, the later first */
-    put(&many, 31, 17, 0, k / 64 * 32, x);
-    read_row(&many, 31, 17, b);
-    CHECK(memcmp(a, b, (size_t)(k / 32 * FX_Q8_WORDS) * 4) == 0);
+    put(&many, 31, 28, 3, 0, k, (fx_cmat){ x, 0 });
+    put(&many, 31, 0, 24, k / 64 * 32, k - k / 64 * 32, (fx_cmat){ x + k / 64 * 32, 0 });    /* in two parts, the later first */
+    put(&many, 31, 0, 24, 0, k / 64 * 32, (fx_cmat){ x, 0 });
+    for (int row = 0; row < 31; row += row == 23 ? 5 : 1) {
+        read_row(&many, 31, row, b);
+        CHECK(memcmp(a, b, (size_t)(k / 32 * FX_Q8_WORDS) * 4) == 0);
+    }
     free(one.data);
     free(many.data);
     free(a);
@@ -576,14 +576,14 @@ TEST(quantized_blocks_are_as_defined)
     fx_q8 q = { w, 32 };
 
     x[20] = 5;
-    fx_q8_put(&q, 1, 0, 0, 32, x);
+    fx_q8_put(&q, 1, 0, 1, 0, 32, (fx_cmat){ x, 0 });
     for (int i = 0; i < 10; i++)
         CHECK_EQ_I64(((const int8_t *)w)[i], want[i]);
     CHECK(fx_f32_of_bits(w[8]) == 1.0f);
     CHECK_EQ_I64((int32_t)w[9], -12);
     CHECK_EQ_I64((int32_t)w[10], -7);
     x[3] = NAN;
-    fx_q8_put(&q, 1, 0, 0, 32, x);
+    fx_q8_put(&q, 1, 0, 1, 0, 32, (fx_cmat){ x, 0 });
     CHECK(isnan(fx_f32_of_bits(w[8])));
     CHECK_EQ_I64(w[0], 0);
 }

@@ -280,7 +280,7 @@ static void check_norm(const norm_case *c, const fx_kernel *k)
     if (c->q8 && c->y) {                     /* what is quantized is y */
         fx_q8 q8 = { kt_alloc(fx_q8_bytes(1, c->dim)), c->dim };
 
-        fx_q8_put(&q8, 1, 0, 0, c->dim, all.y + 9 * ld);
+        fx_q8_put(&q8, 1, 0, 1, 0, c->dim, (fx_cmat){ all.y + 9 * ld, 0 });
         q8_row(all.q8, rows, c->dim, 9, q0);
         q8_row(q8.data, 1, c->dim, 0, q1);
         CHECK_MEM(q0, q1, (size_t)words * 4);

@@ -268,8 +268,7 @@ static void check_rounded(const fx_attend_args *a, const fx_kernel *k)
 {
     fx_q8 want = { kt_alloc(fx_q8_bytes(a->step->n_rows, a->q8.k)), a->q8.k };
 
-    for (int64_t r = 0; r < a->step->n_rows; r++)
-        fx_q8_put(&want, a->step->n_rows, r, 0, want.k, a->out.p + r * a->out.ld);
+    fx_q8_put(&want, a->step->n_rows, 0, a->step->n_rows, 0, want.k, (fx_cmat){ a->out.p, a->out.ld });
     if (memcmp(want.data, a->q8.data, (size_t)(a->step->n_rows * (want.k / 32) * FX_Q8_WORDS) * 4) != 0)
         FXTEST_FAIL("%s: heads %d/%d dim %d/%d: what is rounded isn't the result", k->name, a->heads, a->kv_heads, a->head_dim,
                     a->v_dim);

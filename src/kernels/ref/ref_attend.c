@@ -141,7 +141,7 @@ static void attend(const fx_attend_args *a, int64_t r, int64_t head, double *scr
     for (int32_t d = 0; d < a->v_dim; d++)
         out[d] = (float)(total.acc[d] / total.sum);
     if (a->q8.data)
-        fx_q8_put(&a->q8, a->step->n_rows, r, head * a->v_dim, a->v_dim, out);
+        fx_q8_put(&a->q8, a->step->n_rows, r, 1, head * a->v_dim, a->v_dim, (fx_cmat){ out, 0 });
 }
 
 static void run(const void *args, int64_t t0, int64_t t1, void *scratch)

@@ -47,7 +47,7 @@ static void run(const void *args, int64_t t0, int64_t t1, void *scratch)
         for (int64_t g = 0; g < a->n_groups; g++)
             norm_group(a, s + g * a->dim, y + g * a->dim);
         if (a->q8.data)
-            fx_q8_put(&a->q8, a->n_rows, r, 0, a->q8.k, y);
+            fx_q8_put(&a->q8, a->n_rows, r, 1, 0, a->q8.k, (fx_cmat){ y, 0 });
     }
 }
 
