@@ -39,6 +39,10 @@ void fx_epilogue_round(const fx_epilogue *e, const float *acc, int64_t ld, int64
 {
     int64_t from = col0 / 32 * 32, whole = (col0 + n) / 32 * 32 - from;
 
+    if (!e->y.p) {
+        e->put(&e->q8, *e->n_rows, row0, m, col0, n, (fx_cmat){ acc, ld });
+        return;
+    }
     e->store(e, acc, ld, row0, m, col0, n);
     if (whole)
         e->put(&e->q8, *e->n_rows, row0, m, from, whole, (fx_cmat){ e->y.p + row0 * e->y.ld + from, e->y.ld });

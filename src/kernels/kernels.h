@@ -82,6 +82,10 @@ typedef struct fx_matmul_kernel {
 
 static inline int64_t fx_matmul_tasks(const fx_matmul_args *a) { return (a->n + 15) / 16; }
 
+/* How many tiles an epilogue is given at once at least: of results that are rounded, those of a block. */
+#define FX_ROUND_TILES 2
+static inline int64_t fx_matmul_tiles(const fx_matmul_args *a) { return a->epi.q8.data ? FX_ROUND_TILES : 1; }
+
 /* The kernel for weights of 'weight' (k columns) at this level; NULL: none (caller reports). */
 const fx_matmul_kernel *fx_matmul_find(fx_dtype weight, fx_act act, int64_t k, const fx_cpu *cpu);
 /* The activations that a product takes: q8 says that they come as int8. Decides bits. */
@@ -102,8 +106,8 @@ void fx_epilogue_store(const fx_epilogue *e, const float *acc, int64_t ld, int64
                        int64_t n);
 /* The epilogue of sums to which adapters add (args.h). */
 void fx_epilogue_add(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
-/* The epilogue that rounds (args.h). A block is two tiles: for each row a thread is given both, the lower one first. */
-#define FX_ROUND_TILES 2
+/* The epilogue that rounds (args.h). A block is two tiles: a thread is given both, and by kernels with int8 activations
+ * at once. Only these do without y, which then is the sums as they are. */
 void fx_epilogue_round(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
 fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu);
 fx_q8_put_fn fx_q8_put_find(const fx_cpu *cpu);

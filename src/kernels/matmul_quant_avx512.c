@@ -228,7 +228,7 @@ SIMD __m512i table_of(const fx_pack p, const uint8_t *w)
 
 /* M rows of a panel of width W. */
 SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t *w, const uint32_t *x, int64_t blocks,
-                    float *out)
+                    float *out, int64_t ld)
 {
     const fx_pack p = fx_pack_of(type);
     __m512 acc[MAX_M];
@@ -246,41 +246,41 @@ SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t
         }
     FX_UNROLL
     for (int r = 0; r < M; r++)
-        _mm512_store_ps(out + r * FX_TILE, acc[r]);
+        _mm512_store_ps(out + r * ld, acc[r]);
 }
 
 /* Wide panels of types that need more registers go in two parts. */
-SIMD void panel(const fx_dtype type, const int W, const uint8_t *w, const uint32_t *x, int64_t blocks, float *out)
+SIMD void panel(const fx_dtype type, const int W, const uint8_t *w, const uint32_t *x, int64_t blocks, float *out, int64_t ld)
 {
     const fx_pack p = fx_pack_of(type);
     const bool many = p.form == FX_PACK_K16 || p.form == FX_PACK_K16M || p.table != FX_PACK_CODES;
     const int M = many && W > 10 ? (W + 1) / 2 : W;
 
-    some_rows(type, W, M, w, x, blocks, out);
+    some_rows(type, W, M, w, x, blocks, out, ld);
     if (M < W)
-        some_rows(type, W, W - M, w, x + M, blocks, out + M * FX_TILE);
+        some_rows(type, W, W - M, w, x + M, blocks, out + M * ld, ld);
 }
 
 /* ---- Instances ---- */
 
-typedef void (*width_fn)(const uint8_t *w, const uint32_t *x, int64_t blocks, float *out);
+typedef void (*width_fn)(const uint8_t *w, const uint32_t *x, int64_t blocks, float *out, int64_t ld);
 
 #define PANEL(T, t, M)                                                                                 \
-    static void t##_##M(const uint8_t *w, const uint32_t *x, int64_t blocks, float *out)               \
+    static void t##_##M(const uint8_t *w, const uint32_t *x, int64_t blocks, float *out, int64_t ld)   \
     {                                                                                                  \
-        panel(FX_##T, M, w, x, blocks, out);                                                           \
+        panel(FX_##T, M, w, x, blocks, out, ld);                                                       \
     }
 #define PANELS(T, t)                                                                                   \
     PANEL(T, t, 1) PANEL(T, t, 2) PANEL(T, t, 3) PANEL(T, t, 4) PANEL(T, t, 5) PANEL(T, t, 6)          \
     PANEL(T, t, 7) PANEL(T, t, 8) PANEL(T, t, 9) PANEL(T, t, 10) PANEL(T, t, 11) PANEL(T, t, 12)       \
     PANEL(T, t, 13) PANEL(T, t, 14)                                                                    \
-    static void panel_##t(const uint8_t *w, const uint32_t *x, int width, int64_t blocks, float *out)  \
+    static void panel_##t(const uint8_t *w, const uint32_t *x, int width, int64_t blocks, float *out, int64_t ld) \
     {                                                                                                  \
         static const width_fn fns[MAX_M + 1] = { NULL,  t##_1, t##_2,  t##_3,  t##_4,                  \
                                                  t##_5, t##_6, t##_7,  t##_8,  t##_9,                  \
                                                  t##_10, t##_11, t##_12, t##_13, t##_14 };             \
                                                                                                        \
-        fns[width](w, x, blocks, out);                                                                 \
+        fns[width](w, x, blocks, out, ld);                                                             \
     }                                                                                                  \
     static void run_##t(const fx_matmul_args *a, int64_t t0, int64_t t1, void *scratch)                \
     {                                                                                                  \

@@ -35,6 +35,52 @@ static void quantize(fx_q8_block *b, const float *x)
     b->sum = b->sum16 + _mm256_extract_epi32(sums, 4);
 }
 
+/* Pairs, then fours of rows: v[g] = word g of eight rows. */
+static void transpose(__m256i *v)
+{
+    __m256i a[8], b[8];
+
+    FX_UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);        /* words 0, 1 and 4, 5 of two rows */
+        a[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);    /* 2, 3 and 6, 7 */
+    }
+    FX_UNROLL
+    for (int i = 0; i < 8; i += 4) {
+        b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]);        /* 0 and 4 of four rows */
+        b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
+        b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
+        b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+    FX_UNROLL
+    for (int i = 0; i < 4; i++) {
+        v[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
+        v[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
+    }
+}
+
+#define PUT_ROWS 8
+static void put_blocks(uint32_t *p, int width, const fx_q8_block *b, int n)
+{
+    __mmask8 rows = (__mmask8)((1 << n) - 1);
+    __m256i v[8];
+
+    if (n == 1) {
+        fx_q8_put_block(p, width, b);
+        return;
+    }
+    for (int i = 0; i < 8; i++)
+        v[i] = _mm256_loadu_si256((const void *)b[FX_MIN(i, n - 1)].q);
+    transpose(v);
+    for (int i = 0; i < 8; i++)
+        _mm256_mask_storeu_epi32(p + i * width, rows, v[i]);
+    for (int i = 0; i < n; i++) {
+        memcpy(&p[8 * width + i], &b[i].d, 4);
+        p[9 * width + i] = (uint32_t)-b[i].sum;
+        p[10 * width + i] = (uint32_t)-b[i].sum16;
+    }
+}
+
 #define PUT fx_q8_put_avx512
 #define LEVEL FX_CPU_AVX512
 #define NAMED(op) op "_avx512"

@@ -306,7 +306,7 @@ static const slots_row slots[FX_L_OPS] = {
     [FX_L_RMSNORM] = { 1 | 4, 2, 0, 1 | 2 | 4 },
     [FX_L_LAYERNORM] = { 1, 2 | 4, 1, 0 },
     [FX_L_QUANT] = { 1, 0, 1, 0 },
-    [FX_L_MATMUL] = { 1 | 2, 4 | 8 | 16, 1, 2 },
+    [FX_L_MATMUL] = { 1 | 2, 4 | 8 | 16, 0, 1 | 2 },
     [FX_L_ROPE_STORE] = { 1 | 2, 4 | 8 | 16 | 32, 1, 0 },
     [FX_L_ATTEND] = { 1, 2 | 4, 1, 2 },
     [FX_L_GATHER] = { 1, 0, 1, 0 },
@@ -402,6 +402,9 @@ static void check_widths(const fx_plan *p, const fx_launch *l)
         check_width(p, &l->in[4], l->args.matmul.k);
         check_width(p, &l->out[0], l->args.matmul.n);
         check_rounded(p, &l->out[1], l->args.matmul.n, l->args.matmul.n);
+        FX_ASSERT(l->out[0].kind != FX_REF_NONE ||       /* epilogue.c: only then does it round sums that nobody wrote */
+                  (l->out[1].kind != FX_REF_NONE && p->bufs[l->in[0].index].q8 && l->in[2].kind == FX_REF_NONE &&
+                   l->in[3].kind == FX_REF_NONE && l->args.matmul.epi.scale == 1));
         FX_ASSERT(p->bufs[l->in[0].index].q8 == p->weights[l->in[1].index].q8);
         break;
     case FX_L_EXPERT_MATMUL:

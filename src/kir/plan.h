@@ -82,7 +82,7 @@ typedef enum fx_launch_op {
     FX_L_RMSNORM,      /* x, [residual], w                                  [sum],[y],[q8] */
     FX_L_LAYERNORM,    /* x, [w], [b]                                       y              */
     FX_L_QUANT,        /* x                                                 q8             */
-    FX_L_MATMUL,       /* x or q8, w, [bias], [residual], [plain x]         y, [q8]        */
+    FX_L_MATMUL,       /* x or q8, w, [bias], [residual], [plain x]         [y], [q8]      */
     FX_L_ROPE_STORE,   /* q, k, [v], [q_norm], [k_norm], [inv_freq]           q              */
     FX_L_ATTEND,       /* q, [slopes], [sinks]                              y, [q8]        */
     FX_L_GATHER,       /* x        (rows that want logits)                  y              */

@@ -498,6 +498,13 @@ static fx_launch *rounding(lower *l, fx_value *x)
     return n->out[0].index == p->buf && n->out[0].col == p->col && cols == p->cols && piece % 32 == 0 ? n : NULL;
 }
 
+/* Whether n's result is a buffer of its own with nothing but the sums of int8 products: if it is only rounded, it need not be there. */
+static bool sums_alone(lower *l, const fx_launch *n)
+{
+    return n->op == FX_L_MATMUL && l->bufs.at[n->in[0].index].q8 && n->in[2].kind == FX_REF_NONE && n->in[3].kind == FX_REF_NONE &&
+           n->args.matmul.epi.scale == 1 && !l->in_buf.at[n->out[0].index]->next;
+}
+
 static fx_status lower_quant(lower *l, fx_op *op)
 {
     fx_launch n = launch_of(l, op, FX_L_QUANT, &op->out[0]), *by = rounding(l, fx_op_in(op, 0));
@@ -505,6 +512,10 @@ static fx_status lower_quant(lower *l, fx_op *op)
     if (by) {
         FX_TRY(new_place(l, &op->out[0]));
         by->out[1] = buf_ref(l, &op->out[0]);
+        if (sums_alone(l, by) && !fx_op_in(op, 0)->uses->next) {
+            l->bufs.at[by->out[0].index].cols = 0;
+            by->out[0] = (fx_ref){ 0 };
+        }
         return FORNAX_OK;
     }
     FX_TRY(row_ref(l, op, 0, &n.in[0]));

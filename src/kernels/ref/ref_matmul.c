@@ -173,22 +173,31 @@ static void dot_quant(const fx_matmul_args *a, const uint8_t *tile, int64_t row,
 
 /* ---- The kernels ---- */
 
+/* Columns [16 t, 16 t + 16) of a row, gated if they are paired. */
+static void one_tile(const fx_matmul_args *a, int64_t t, int64_t row, tile_fn tile, float acc[FX_TILE])
+{
+    const uint8_t *w = a->w + (size_t)(a->paired ? 2 * t : t) * a->tile_bytes;
+    float up[FX_TILE];
+
+    tile(a, w, row, acc);
+    if (!a->paired)
+        return;
+    tile(a, w + a->tile_bytes, row, up);
+    for (int i = 0; i < FX_TILE; i++)
+        acc[i] = (float)(acc[i] / (1 + exp(-(double)acc[i])) * up[i]);
+}
+
 static void run(const fx_matmul_args *a, int64_t t0, int64_t t1, tile_fn tile)
 {
-    for (int64_t t = t0; t < t1; t++) {
-        const uint8_t *w = a->w + (size_t)(a->paired ? 2 * t : t) * a->tile_bytes;
-        int64_t n = FX_MIN(a->n - t * FX_TILE, FX_TILE);
+    int64_t tiles = fx_matmul_tiles(a);
 
+    for (int64_t t = t0; t < t1; t += tiles) {
         for (int64_t r = 0; r < a->n_rows; r++) {
-            float acc[FX_TILE], up[FX_TILE];
+            float acc[FX_ROUND_TILES * FX_TILE];
 
-            tile(a, w, r, acc);
-            if (a->paired) {
-                tile(a, w + a->tile_bytes, r, up);
-                for (int i = 0; i < FX_TILE; i++)
-                    acc[i] = (float)(acc[i] / (1 + exp(-(double)acc[i])) * up[i]);
-            }
-            a->epi.fn(&a->epi, acc, FX_TILE, r, 1, t * FX_TILE, n);
+            for (int64_t i = 0; i < tiles; i++)
+                one_tile(a, t + i, r, tile, acc + i * FX_TILE);
+            a->epi.fn(&a->epi, acc, tiles * FX_TILE, r, 1, t * FX_TILE, FX_MIN(a->n - t * FX_TILE, tiles * FX_TILE));
         }
     }
 }
