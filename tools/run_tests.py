@@ -5,8 +5,8 @@ usage: run_tests.py [--long] [--only STEP,...] [--list] [--no-model]
 
 Steps: unit (each instruction-set level the machine has), tree, asan (unit tests
 and fuzz targets under the address and undefined-behaviour sanitizers; with --long each op of graphs too), e2e
-(pytest on the program), guard (instructions of a fixed workload). --long adds tsan, fuzzing for a minute a target, every
-cut and 10,000 changes of each kind of file (FXTEST_LONG), and e2e at each level, with all conversations of the gates' suite. Prints a line a test binary and what fails in full; the last
+(pytest on the program), guard (instructions of a fixed workload). --long adds tsan, fuzzing for half a minute a target, every
+cut and 10,000 changes of each kind of file (FXTEST_LONG), e2e at each level, at the best one with all ops and conversations, and aarch64. Prints a line a test binary and what fails in full; the last
 line is "N passed, N failed, N skipped". Exit status 1 if anything failed."""
 import argparse
 import json
@@ -108,8 +108,8 @@ def build(folder, *options):
 
 # Tests that open a context and so obey FORNAX_CPU (those of kernels go through all levels by themselves),
 # and tests that have threads.
-PUBLIC = r'"fornax\.h"|FORNAX_CPU'
-THREADED = r'"fornax\.h"|pthread|fx_pool'
+PUBLIC = r'"fornax(_graph)?\.h"|FORNAX_CPU'
+THREADED = r'"fornax(_graph)?\.h"|pthread|fx_pool'
 
 
 def unit_tests(folder, label, env=None, timeout=600, which="", parts=()):
@@ -179,7 +179,7 @@ def step_asan(args):
         unit_tests("build-asan", "asan", {**SANITIZER_ENV, **({"FXTEST_LONG": "1"} if args.long else {})}, 1800)
         fuzz_targets("build-asan", "asan", 30 if args.long else 3)
         if args.long and pytest_is_there():      # each op of graphs by its reference function, interpreted and compiled
-            pytest_run("ops (asan)", ROOT / "tests/e2e/test_ops.py", args, {**SANITIZER_ENV, "FORNAX": str(ROOT / "build-asan/fornax")})
+            pytest_run("ops (asan)", ROOT / "tests/e2e/test_ops.py", True, {**SANITIZER_ENV, "FORNAX": str(ROOT / "build-asan/fornax")})
 
 
 def step_tsan(args):
@@ -191,14 +191,14 @@ def pytest_is_there():
     return not run([sys.executable, "-c", "import pytest, openai, numpy"], 60)[0]
 
 
-def pytest_run(where, tests, args, env):
-    """Runs pytest on the program that env names; counted under 'where'."""
+def pytest_run(where, tests, whole, env):
+    """Runs pytest on the program that env names; counted under 'where'. whole: all cases of the largest suites."""
     report = CACHE / (re.sub(r"\W+", "-", where).strip("-") + ".xml")
     report.unlink(missing_ok=True)
     start = time.time()
     rc = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider", f"--junitxml={report}", tests],
                         cwd=ROOT, stdin=subprocess.DEVNULL,
-                        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **({"FXTEST_LONG": "1"} if args.long else {}), **env}).returncode
+                        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **({"FXTEST_LONG": "1"} if whole else {}), **env}).returncode
     try:
         suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
         tests_n, failed, errors, skipped = (int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped"))
@@ -222,9 +222,8 @@ def step_e2e(args):
     model, minilm = fetch_model(args), fetch_model(args, "minilm")
     for level in cpu_levels() if args.long else cpu_levels()[-1:]:
         real = [model, minilm] if level != "scalar" else ["", ""]      # the reference kernels need minutes for them
-        whole = {} if level == cpu_levels()[-1] else {"FXTEST_LONG": ""}       # the suites of hours of conversation once
-        pytest_run(f"e2e ({level})", tests, args, {"FORNAX": str(ROOT / "build/fornax"), "FORNAX_MODEL": real[0],
-                                                   "FORNAX_MINILM": real[1], "FORNAX_CPU": level, **whole})
+        pytest_run(f"e2e ({level})", tests, args.long and level == cpu_levels()[-1],       # the largest suites once
+                   {"FORNAX": str(ROOT / "build/fornax"), "FORNAX_MODEL": real[0], "FORNAX_MINILM": real[1], "FORNAX_CPU": level})
 
 
 def step_guard(args):

@@ -110,6 +110,5 @@ void fx_epilogue_add(const fx_epilogue *e, const float *acc, int64_t ld, int64_t
  * at once. Only these do without y, which then is the sums as they are. */
 void fx_epilogue_round(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
 fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu);
-fx_q8_put_fn fx_q8_put_find(const fx_cpu *cpu);
 
 #endif

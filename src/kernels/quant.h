@@ -33,6 +33,8 @@ void fx_q8_put_avx2(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t m, int
 void fx_q8_put_avx512(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t m, int64_t col0, int64_t n, fx_cmat x);
 void fx_q8_put_neon(const fx_q8 *q8, int64_t n_rows, int64_t row, int64_t m, int64_t col0, int64_t n, fx_cmat x);
 
+fx_q8_put_fn fx_q8_put_find(const fx_cpu *cpu);
+
 /* FX_K_QUANT with a level's put; a task is a panel. */
 int64_t fx_q8_tasks(const void *quant_args);
 void fx_q8_run(const fx_quant_args *a, int64_t t0, int64_t t1, fx_q8_put_fn put);

@@ -491,7 +491,7 @@ static fx_launch *rounding(lower *l, fx_value *x)
     fx_launch *n = l->launches.n ? &l->launches.at[l->launches.n - 1] : NULL;
     int64_t cols, piece;
 
-    if (!p || !n || (n->op != FX_L_MATMUL && n->op != FX_L_ATTEND))
+    if (!p || !n || (n->op != FX_L_MATMUL && n->op != FX_L_ATTEND) || n->out[0].kind == FX_REF_NONE || n->out[1].kind != FX_REF_NONE)
         return NULL;
     cols = n->op == FX_L_MATMUL ? n->args.matmul.n : (int64_t)n->args.attend.heads * n->args.attend.v_dim;
     piece = n->op == FX_L_MATMUL ? cols : n->args.attend.v_dim;

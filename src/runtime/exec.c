@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fpmode.h"
+#include "kernels/quant.h"
 #include "runtime/exec_int.h"
 
 /* ---- The binding table ---- */

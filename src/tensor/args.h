@@ -82,7 +82,7 @@ struct fx_epilogue {
     /* fx_epilogue_add: for each row what is added to its sums, or NULL; then 'then' goes on. */
     const float *const *addend;
     void (*then)(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);
-    /* fx_epilogue_round: what 'store' has made of y is rounded into q8 by 'put', a block once it is whole. */
+    /* fx_epilogue_round: what 'store' has made of y is rounded into q8 by 'put', a block once it is whole; y.p NULL: the sums are. */
     fx_q8 q8;                    /* data NULL: it isn't wanted */
     fx_q8_put_fn put;
     void (*store)(const fx_epilogue *e, const float *acc, int64_t ld, int64_t row0, int64_t m, int64_t col0, int64_t n);

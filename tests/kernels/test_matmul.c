@@ -530,14 +530,18 @@ static void check_put(fx_q8_put_fn put, const float *x, int64_t k)
 {
     fx_q8 one = { aligned(fx_q8_bytes(1, k)), k }, many = { aligned(fx_q8_bytes(31, k)), k };
     uint32_t *a = aligned((size_t)k * 8), *b = aligned((size_t)k * 8);
+    static float rows[31 * 320];
 
-    fx_q8_put(&one, 1, 0, 1, 0, k, (fx_cmat){ x, 0 });
-    read_row(&one, 1, 0, a);
-    put(&many, 31, 28, 3, 0, k, (fx_cmat){ x, 0 });
-    put(&many, 31, 0, 24, k / 64 * 32, k - k / 64 * 32, (fx_cmat){ x + k / 64 * 32, 0 });    /* in two parts, the later first */
-    put(&many, 31, 0, 24, 0, k / 64 * 32, (fx_cmat){ x, 0 });
-    for (int row = 0; row < 31; row += row == 23 ? 5 : 1) {
-        read_row(&many, 31, row, b);
+    for (int r = 0; r < 31; r++)
+        for (int64_t j = 0; j < k; j++)
+            rows[r * 320 + j] = x[(j + 5 * r) % k];
+    put(&many, 31, 28, 3, 0, k, (fx_cmat){ rows + 28 * 320, 320 });
+    put(&many, 31, 0, 24, k / 64 * 32, k - k / 64 * 32, (fx_cmat){ rows + k / 64 * 32, 320 });    /* in two parts, the later first */
+    put(&many, 31, 0, 24, 0, k / 64 * 32, (fx_cmat){ rows, 320 });
+    for (int r = 0; r < 31; r += r == 23 ? 5 : 1) {
+        fx_q8_put(&one, 1, 0, 1, 0, k, (fx_cmat){ rows + r * 320, 0 });
+        read_row(&one, 1, 0, a);
+        read_row(&many, 31, r, b);
         CHECK(memcmp(a, b, (size_t)(k / 32 * FX_Q8_WORDS) * 4) == 0);
     }
     free(one.data);

@@ -451,6 +451,8 @@ TEST(threads_share_long_sequences)
                 s.args.shared = kt_alloc(shared);
                 memset(s.args.shared, 0, shared);
                 s.args.out = (fx_mat){ z, ld };
+                if (few[i].v_dim % 32 == 0)
+                    s.args.q8 = (fx_q8){ kt_alloc(fx_q8_bytes(s.step.n_rows, ld)), ld };
                 for (int n_seqs = N_SEQS; n_seqs > 0; n_seqs--) {       /* the last sequences */
                     fx_step step = s.step;
                     int64_t at = s.seqs[N_SEQS - n_seqs].row0 * ld;
@@ -461,12 +463,16 @@ TEST(threads_share_long_sequences)
                     memset(z, 0xff, (size_t)(s.step.n_rows * ld) * 4);
                     fx_pool_run(pool, run_launch, &l, k->tasks(&s.args), 1);
                     CHECK_MEM(y + at, z + at, (size_t)(s.step.n_rows * ld - at) * 4);
+                    if (n_seqs == N_SEQS && s.args.q8.data)
+                        check_rounded(&s.args, k);
                     s.args.step = &s.step;
                 }
                 for (int w = 0; w < threads; w++)
                     free(l.scratch[w]);
                 free(s.args.shared);
                 s.args.shared = NULL;
+                free(s.args.q8.data);
+                s.args.q8.data = NULL;
                 free(y);
                 free(z);
             }

@@ -90,13 +90,9 @@ static bool never(void *user, double fraction)
 
 /* ---- The graph: embed, norm, gated FFN with residual, output by the embedding table ---- */
 
-static fx_graph *make_graph(fx_arena *a, const char *dtype)
+static void print_graph(char *text, size_t size, const char *dtype)
 {
-    fx_error err = { 0 };
-    fx_module *m = NULL;
-    char text[1024];
-
-    snprintf(text, sizeof text,
+    snprintf(text, size,
              "%%tokens = input i32[rows]\n%%logit_rows = input i32[outs]\n"
              "%%embd = weight %1$s[40,64]\n%%norm = weight %1$s[64]\n%%gate = weight %1$s[48,64]\n"
              "%%up = weight %1$s[48,64]\n%%down = weight %1$s[64,48]\n"
@@ -104,8 +100,6 @@ static fx_graph *make_graph(fx_arena *a, const char *dtype)
              "%%g = linear %%h, %%gate\n%%s = silu %%g\n%%u = linear %%h, %%up\n%%f = mul %%s, %%u\n"
              "%%d = linear %%f, %%down\n%%y = add %%x, %%d\n%%z = gather %%y, %%logit_rows, axis=0\n"
              "%%logits = linear %%z, %%embd\noutput %%logits\n", dtype);
-    CHECK_OK(fx_module_parse(&m, a, "graph", fx_str_of(text), &err), err);
-    return m ? m->first : NULL;
 }
 
 /* Row i of the logits, in double. */
@@ -158,20 +152,31 @@ typedef struct compiled {
     fx_error err;
 } compiled;
 
-static void compile_in(compiled *c, const char *dtype, int threads, fx_dtype_mode mode, const fx_weight_source *source,
-                       fx_store *store, uint64_t content)
+static void compile_text(compiled *c, const char *text, int threads, fx_dtype_mode mode, const fx_weight_source *source,
+                         fx_store *store, uint64_t content)
 {
     fx_state_table state = { .kv_dtype = FX_F32, .page_tokens = 32 };
+    fx_module *m = NULL;
     fx_graph *g;
 
     *c = (compiled){ 0 };
     fx_arena_init(&c->arena, &fx_mem_libc, 0);
     CHECK_OK(fx_pool_new(&c->pool, &fx_mem_libc, threads, &c->err), c->err);
-    g = make_graph(&c->arena, dtype);
+    CHECK_OK(fx_module_parse(&m, &c->arena, "graph", fx_str_of(text), &c->err), c->err);
+    g = m ? m->first : NULL;
     const fx_compile_options opt = { .mode = mode, .cpu = fx_cpu_detect(), .pool = c->pool, .store = store, .store_min = 1,
                                      .content = { content, 0 }, .library = "fornax test", .label = "a graph" };
     fx_state_layout(&state);
     c->st = g ? fx_compile(&c->program, &counting, g, &state, source, &opt, &c->err) : FORNAX_EFORMAT;
+}
+
+static void compile_in(compiled *c, const char *dtype, int threads, fx_dtype_mode mode, const fx_weight_source *source,
+                       fx_store *store, uint64_t content)
+{
+    char text[1024];
+
+    print_graph(text, sizeof text, dtype);
+    compile_text(c, text, threads, mode, source, store, content);
 }
 
 static void compile(compiled *c, const char *dtype, int threads, fx_dtype_mode mode, const fx_weight_source *source)
@@ -269,6 +274,109 @@ TEST(bits_do_not_depend_on_rows_or_threads)
 {
     check_bits(FX_MODE_AUTO);
     check_bits(FX_MODE_BF16);
+}
+
+/* ---- Weights in blocks: products that round their results, and products of one operand at once ---- */
+
+typedef struct block_tensor {
+    const char *name;
+    fx_dtype dtype;
+    int64_t rows, cols;
+} block_tensor;
+
+static const block_tensor block_tensors[] = {
+    { "embd", FX_F32, VOCAB, DIM }, { "norm", FX_F32, 1, DIM }, { "gate", FX_Q8_0, 96, DIM }, { "up", FX_Q8_0, 96, DIM },
+    { "down", FX_Q8_0, DIM, 96 },   { "wq", FX_Q8_0, DIM, DIM }, { "wv", FX_Q4_0, DIM, DIM },   { "head", FX_Q8_0, VOCAB, DIM },
+};
+static void *block_data[FX_COUNT(block_tensors)];
+
+/* Random numbers; blocks begin with a small f16. */
+static void make_blocks(void)
+{
+    uint32_t x = 11;
+
+    for (size_t i = 0; i < FX_COUNT(block_tensors); i++) {
+        const block_tensor *t = &block_tensors[i];
+        size_t bytes = (size_t)t->rows * fx_dtype_row_bytes(t->dtype, t->cols), block = fx_dtype_rows[t->dtype].block_bytes;
+        uint8_t *p = block_data[i] = malloc(bytes);
+
+        for (size_t k = 0; k < bytes; k += t->dtype == FX_F32 ? 4 : 1) {
+            float f = pseudo(&x);
+
+            if (t->dtype == FX_F32)
+                memcpy(p + k, &f, 4);
+            else
+                p[k] = (uint8_t)(x >> 24);
+        }
+        for (size_t k = 0; t->dtype != FX_F32 && k < bytes; k += block)
+            memcpy(p + k, &(uint16_t){ fx_f32_to_f16(0.001f * (float)(k / block % 7 + 1)) }, 2);
+    }
+}
+
+static bool find_blocks(void *user, fx_str name, fx_weight_view *out)
+{
+    (void)user;
+    for (size_t i = 0; i < FX_COUNT(block_tensors); i++) {
+        const block_tensor *t = &block_tensors[i];
+
+        if (fx_str_is(name, t->name)) {
+            *out = (fx_weight_view){ .data = block_data[i], .dtype = t->dtype, .rows = t->rows, .cols = t->cols,
+                                     .row_bytes = fx_dtype_row_bytes(t->dtype, t->cols) };
+            return true;
+        }
+    }
+    return false;
+}
+
+static void keep(void *user, fx_str name) { (void)user, (void)name; }
+
+static const char block_graph[] =
+    "%tokens = input i32[rows]\n%logit_rows = input i32[outs]\n%embd = weight f32[40,64]\n%norm = weight f32[64]\n"
+    "%gate = weight q8_0[96,64]\n%up = weight q8_0[96,64]\n%down = weight q8_0[64,96]\n%wq = weight q8_0[64,64]\n"
+    "%wv = weight q4_0[64,64]\n%head = weight q8_0[40,64]\n"
+    "%x = embed %tokens, %embd\n%h = rmsnorm %x, %norm, eps=1e-5\n%q = linear %h, %wq\n%v = linear %h, %wv\n"
+    "%g = linear %h, %gate\n%s = silu %g\n%u = linear %h, %up\n%f = mul %s, %u\n%d = linear %f, %down\n"
+    "%a = add %q, %v\n%y = add %a, %d\n%z = gather %y, %logit_rows, axis=0\n%logits = linear %z, %head\noutput %logits\n";
+
+static void check_block_plan(const fx_plan *p)
+{
+    int beside = 0, alone = 0;
+
+    for (int32_t i = 0; i < p->n_launches; i++) {
+        beside += p->launches[i].beside;
+        alone += p->launches[i].op == FX_L_MATMUL && p->launches[i].out[0].kind == FX_REF_NONE;
+    }
+    CHECK(beside >= 1);
+    CHECK_EQ_I64(alone, 1);              /* the gate, which only 'down' reads, rounded */
+}
+
+TEST(bits_of_blocks_do_not_depend_on_rows_or_threads)
+{
+    static const fx_weight_source source = { .find = find_blocks, .release = keep };
+    int32_t tokens[MAX_ROWS];
+    float want[MAX_ROWS * VOCAB], got[MAX_ROWS * VOCAB];
+
+    make_blocks();
+    for (int i = 0; i < MAX_ROWS; i++)
+        tokens[i] = i * 11 % VOCAB;
+    for (int threads = 1; threads <= 4; threads++) {
+        compiled c;
+
+        compile_text(&c, block_graph, threads, FX_MODE_AUTO, &source, NULL, 0);
+        CHECK_OK(c.st, c.err);
+        if (c.program) {
+            check_block_plan(fx_program_plan(c.program));
+            for (int i = 0; threads == 1 && i < MAX_ROWS; i++)
+                run_step(&c, &tokens[i], 1, want + i * VOCAB);
+            for (int n = 1; n <= MAX_ROWS; n++) {
+                run_step(&c, tokens, n, got);
+                CHECK_MEM(got, want, (size_t)(n * VOCAB) * sizeof *got);
+            }
+        }
+        drop(&c);
+    }
+    for (size_t i = 0; i < FX_COUNT(block_data); i++)
+        free(block_data[i]);
 }
 
 /* ... and what rounds activations says so, for the numerics id. */
