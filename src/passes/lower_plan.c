@@ -507,7 +507,7 @@ static bool sums_alone(lower *l, const fx_launch *n)
 
 static fx_status lower_quant(lower *l, fx_op *op)
 {
-    fx_launch n = launch_of(l, op, FX_L_QUANT, &op->out[0]), *by = rounding(l, fx_op_in(op, 0));
+    fx_launch *by = rounding(l, fx_op_in(op, 0)), n;
 
     if (by) {
         FX_TRY(new_place(l, &op->out[0]));
@@ -518,6 +518,7 @@ static fx_status lower_quant(lower *l, fx_op *op)
         }
         return FORNAX_OK;
     }
+    n = launch_of(l, op, FX_L_QUANT, &op->out[0]);
     FX_TRY(row_ref(l, op, 0, &n.in[0]));
     FX_TRY(new_place(l, &op->out[0]));
     n.out[0] = buf_ref(l, &op->out[0]);

@@ -277,10 +277,15 @@ static void bind_experts(fx_exec *x, fx_exec_launch *e)
     a->m.epi.y.ld = a->m.n;
 }
 
-static int64_t matmul_tasks(const void *args) { return fx_matmul_tasks(args); }
+/* A task is the tiles that belong together: of a product that rounds what it makes, those of a block. */
+static int64_t matmul_tasks(const void *args) { return FX_DIV_UP(fx_matmul_tasks(args), fx_matmul_tiles(args)); }
 
-/* Of a product that rounds what it makes: a task is the tiles of a block. */
-static int64_t rounding_tasks(const void *args) { return FX_DIV_UP(fx_matmul_tasks(args), FX_ROUND_TILES); }
+static void run_matmul(const fx_matmul_kernel *k, const fx_matmul_args *a, int64_t t0, int64_t t1, void *scratch)
+{
+    int64_t tiles = fx_matmul_tiles(a);
+
+    k->run(a, t0 * tiles, FX_MIN(t1 * tiles, fx_matmul_tasks(a)), scratch);
+}
 
 static void bind_rounding(const fx_exec *x, fx_exec_launch *e)
 {
@@ -290,7 +295,6 @@ static void bind_rounding(const fx_exec *x, fx_exec_launch *e)
     epi->fn = fx_epilogue_round;
     epi->put = fx_q8_put_find(&x->program->cpu);
     epi->n_rows = &e->l.args.matmul.n_rows;
-    e->tasks = rounding_tasks;
 }
 
 static void set_rows(fx_exec_launch *e, int64_t n_rows)
@@ -443,10 +447,8 @@ static void run_tasks(void *user, int64_t t0, int64_t t1, int worker)
     fx_exec_launch *e = user;
     void *scratch = fx_exec_scratch(e->owner, worker);
 
-    if (e->tasks == rounding_tasks)
-        e->matmul->run(&e->l.args.matmul, t0 * FX_ROUND_TILES, FX_MIN(t1 * FX_ROUND_TILES, fx_matmul_tasks(&e->l.args.matmul)), scratch);
-    else if (e->matmul)
-        e->matmul->run(&e->l.args.matmul, t0, t1, scratch);
+    if (e->matmul)
+        run_matmul(e->matmul, &e->l.args.matmul, t0, t1, scratch);
     else
         e->run(&e->l.args, t0, t1, scratch);
 }
@@ -512,26 +514,25 @@ static int32_t width_of(const fx_exec *x, const fx_exec_launch *e)
     return n;
 }
 
-static void launch_job(fx_exec *x, fx_exec_launch *e, int64_t rows, fx_pool_job *job)
+/* The job of e and the width - 1 launches behind it; those of a call are done by its code, or by e's epilogue. */
+static void launch_job(fx_exec *x, fx_exec_launch *e, int32_t width, int64_t rows, fx_pool_job *job)
 {
     bool packs = e->matmul && e->matmul->scratch_bytes;
     const fx_plan_call *call = fx_exec_call_at(x, e);
+    int32_t n = x->code && e->call ? 1 : width;
 
-    if (call) {
+    if (call)
         fx_exec_call_job(x, call, rows, job);
-    } else {
-        int32_t n = x->code && e->call ? 1 : width_of(x, e);
-
-        for (int32_t i = 0; i < n; i++)
-            job->n_tasks += e[i].tasks(&e[i].l.args);
-        job->fn = n > 1 ? run_beside : run_tasks;
-    }
+    for (int32_t i = 0; i < n && !call; i++)
+        job->n_tasks += e[i].tasks(&e[i].l.args);
+    if (n > 1)
+        job->fn = run_beside;
     job->grain = FX_MAX(1, job->n_tasks / ((packs && rows >= MANY_ROWS ? 8 : 16) * fx_pool_threads(x->pool)));
 }
 
-static void set_launches(fx_exec *x, fx_exec_launch *e, int64_t rows)
+static void set_launches(fx_exec *x, fx_exec_launch *e, int32_t width, int64_t rows)
 {
-    for (int32_t i = 0; i < width_of(x, e); i++) {
+    for (int32_t i = 0; i < width; i++) {
         set_rows(&e[i], rows);
         set_step(&e[i], x->step);
     }
@@ -549,11 +550,12 @@ static bool next_launch(void *user, int64_t i, fx_pool_job *job)
     fx_exec_launch *e = &x->launches[x->at];
     int64_t rows = e->l.rows == FX_ROWS_STEP ? x->step->n_rows : x->step->n_logits;
     bool table = e->l.op == FX_L_EMBED, adds = false;
+    int32_t width = width_of(x, e);
 
     *job = (fx_pool_job){ .fn = run_tasks, .user = e, .n_tasks = 0, .grain = 1 };
     if (x->phase == BEGIN && rows > 0) {
-        set_launches(x, e, rows);
-        for (int32_t n = 0; x->adapting && n < width_of(x, e); n++)
+        set_launches(x, e, width, rows);
+        for (int32_t n = 0; x->adapting && n < width; n++)
             adds |= adapts(x, &e[n]);
         x->phase = adds && !table ? OUTER : LAUNCH;
         if (adds && !table) {
@@ -564,7 +566,7 @@ static bool next_launch(void *user, int64_t i, fx_pool_job *job)
     if (x->phase == OUTER || x->phase == BEHIND) {
         fx_adapting_job(x->adapting, FX_ADAPTING_OUTER, x->scratch, x->scratch_each, job);
     } else if (rows > 0) {
-        launch_job(x, e, rows, job);
+        launch_job(x, e, width, rows, job);
     }
     if (x->phase == OUTER) {
         x->phase = LAUNCH;
@@ -572,7 +574,7 @@ static bool next_launch(void *user, int64_t i, fx_pool_job *job)
         x->phase = BEHIND;
     } else {
         x->phase = BEGIN;
-        x->at += width_of(x, e);
+        x->at += width;
     }
     return true;
 }
