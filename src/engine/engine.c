@@ -14,6 +14,8 @@
 #include "engine/memory.h"
 
 #define MAX_SCRATCH 16             /* rows sampled at the same time at most */
+#define IDLE_MS 20
+#define TOUCH_BYTES ((size_t)32 << 20)     /* of pages that are got ready for what comes next */
 
 /* ---- Options ------------------------------------------------------------------------------ */
 
@@ -260,6 +262,24 @@ static bool step_locked(fx_engine *e)
     return did;
 }
 
+/* Waits for work. When none came for a while, there is time to get memory for the next pages, which a step would else wait for: a
+ * host may take milliseconds for each huge page. */
+static void idle_locked(fx_engine *e)
+{
+    struct timespec until = fx_thread_in(IDLE_MS);
+
+    if (e->pages_ready) {
+        pthread_cond_wait(&e->wake, &e->lock);
+    } else if (pthread_cond_timedwait(&e->wake, &e->lock, &until) == ETIMEDOUT && !has_work(e) && !e->closing) {
+        e->stepping = true;
+        pthread_mutex_unlock(&e->lock);
+        e->pages_ready = !fx_kv_touch(e->kv, TOUCH_BYTES);
+        pthread_mutex_lock(&e->lock);
+        e->stepping = false;
+        pthread_cond_broadcast(&e->step_over);
+    }
+}
+
 static void *run_thread(void *user)
 {
     fx_engine *e = user;
@@ -267,10 +287,12 @@ static void *run_thread(void *user)
     fx_fpmode_enter();
     pthread_mutex_lock(&e->lock);
     while (!e->closing) {
-        if (has_work(e))
+        if (has_work(e)) {
+            e->pages_ready = false;
             step_locked(e);
-        else
-            pthread_cond_wait(&e->wake, &e->lock);
+        } else {
+            idle_locked(e);
+        }
     }
     e->stepping = true;
     pthread_mutex_unlock(&e->lock);
@@ -323,7 +345,7 @@ fx_status fx_engine_open(fx_engine **out, const fx_engine_config *c, fx_error *e
     atomic_store(&e->refs, 1);
     find_entropy(e->entropy);
     pthread_mutex_init(&e->lock, NULL);
-    pthread_cond_init(&e->wake, NULL);
+    fx_thread_cond_init(&e->wake);
     pthread_cond_init(&e->step_over, NULL);
     st = copy_config(e, c, err);
     if (st == FORNAX_OK)

@@ -94,6 +94,7 @@ struct fx_engine {
     uint64_t arrivals;
     int64_t n_queued;              /* requests not admitted yet, reservations included */
     bool stepping, closing, drop;
+    bool pages_ready;              /* the next pages are in memory */
     bool busy;                     /* live requests after the last step */
     fornax_engine_stats stats;     /* as of the last step; totals and rejected always */
     double done_interval_ms;       /* between ends of requests, smoothed; 0: unknown */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/thread.h"
 
 #define CHUNK_BYTES 4096
 
@@ -43,8 +44,6 @@ static void free_chunks(const fx_mem *mem, fx_event_chunk *c)
 
 fx_status fx_events_init(fx_events *q, const fx_mem *mem, bool queued, fx_error *err)
 {
-    pthread_condattr_t attr;
-
     memset(q, 0, sizeof *q);
     q->mem = mem;
     q->fd = -1;
@@ -59,10 +58,7 @@ fx_status fx_events_init(fx_events *q, const fx_mem *mem, bool queued, fx_error 
         }
     }
     pthread_mutex_init(&q->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->more, &attr);
-    pthread_condattr_destroy(&attr);
+    fx_thread_cond_init(&q->more);
     return FORNAX_OK;
 }
 
@@ -180,20 +176,6 @@ void fx_events_push_last(fx_events *q, const fornax_event *e)
 
 /* ---- Out ----------------------------------------------------------------------------------- */
 
-static struct timespec deadline_in(int ms)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
-}
-
 static const fornax_event *take_locked(fx_events *q)
 {
     const fornax_event *e = &q->last_event;
@@ -228,7 +210,7 @@ fx_status fx_events_next(fx_events *q, const fornax_event **out, int timeout_ms,
 
     *out = NULL;
     if (timeout_ms > 0)
-        until = deadline_in(timeout_ms);
+        until = fx_thread_in(timeout_ms);
     pthread_mutex_lock(&q->lock);
     while (!waiting(q) && !q->last_taken && st == FORNAX_OK) {
         if (timeout_ms < 0)

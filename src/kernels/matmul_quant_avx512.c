@@ -253,7 +253,7 @@ SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t
 SIMD void panel(const fx_dtype type, const int W, const uint8_t *w, const uint32_t *x, int64_t blocks, float *out, int64_t ld)
 {
     const fx_pack p = fx_pack_of(type);
-    const bool many = p.form == FX_PACK_K16 || p.form == FX_PACK_K16M || p.table != FX_PACK_CODES;
+    const bool many = p.form == FX_PACK_K16 || p.form == FX_PACK_K16M;
     const int M = many && W > 10 ? (W + 1) / 2 : W;
 
     some_rows(type, W, M, w, x, blocks, out, ld);

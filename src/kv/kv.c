@@ -19,6 +19,7 @@ struct fx_kv_scope {
     const fx_mem *mem;
     fx_kv_scope *next;
     uint64_t refs;              /* joins, and pages of the tree */
+    fx_page child;              /* newest of its sets without a parent */
     fx_hash128 hash;
     size_t n_adapter, n_bytes;
     char bytes[];               /* adapter, then salt */
@@ -29,6 +30,8 @@ typedef struct kv_page {
     uint32_t children;
     fx_page parent;             /* of a hung set: what it hangs on */
     fx_page next;               /* hash chain (in the tree) or free chain */
+    fx_page child;              /* newest of its children, */
+    fx_page newer, older;       /* and these among each other; not where there are holes */
     fx_page more;               /* next page of the set */
     fx_page hung;               /* the set of group 1 that hangs on it, or FX_PAGE_NONE */
     uint32_t heap_at;           /* place in the heap, or NOT_IN_HEAP */
@@ -52,6 +55,7 @@ struct fx_kv {
     int n_groups;
     fx_state_group groups[FX_STATE_GROUPS];
     uint32_t n, n_touched, n_free, n_used, n_cached;
+    size_t in_memory;           /* bytes from the base on that fx_kv_touch has been over */
     fx_page free;               /* head of the free chain */
     kv_page *pages;
     int32_t *units;
@@ -77,7 +81,7 @@ fx_kv_scope *fx_kv_scope_new(const fx_mem *mem, fx_str adapter, fx_str salt)
     s = fx_mem_alloc(mem, sizeof *s + adapter.n + salt.n);
     if (!s)
         return NULL;
-    *s = (fx_kv_scope){ .mem = mem, .n_adapter = adapter.n, .n_bytes = adapter.n + salt.n };
+    *s = (fx_kv_scope){ .mem = mem, .child = FX_PAGE_NONE, .n_adapter = adapter.n, .n_bytes = adapter.n + salt.n };
     if (adapter.n)
         memcpy(s->bytes, adapter.p, adapter.n);
     if (salt.n)
@@ -302,6 +306,23 @@ uint32_t fx_kv_room(const fx_kv *kv)
     return kv->n_free + kv->n_cached;
 }
 
+#define TOUCH_STEP ((size_t)2 << 20)         /* a huge page */
+#define SMALL_PAGE 4096
+
+bool fx_kv_touch(fx_kv *kv, size_t ahead)
+{
+    size_t used = (size_t)kv->n_touched * kv->page_bytes, end = (size_t)kv->n * kv->page_bytes;
+    size_t given_back = (size_t)(kv->n_free - (kv->n - kv->n_touched)) * kv->page_bytes;
+
+    end = FX_MIN(end, used + (ahead > given_back ? ahead - given_back : 0));
+    kv->in_memory = FX_MAX(kv->in_memory, used);
+    if (kv->in_memory >= end)
+        return false;
+    for (end = FX_MIN(end, kv->in_memory + TOUCH_STEP); kv->in_memory < end; kv->in_memory += SMALL_PAGE)
+        *(volatile uint8_t *)(kv->base + kv->in_memory) = 0;
+    return true;
+}
+
 /* ---- Pages ---------------------------------------------------------------------- */
 
 static fx_page *bucket_of(const fx_kv *kv, const fx_hash128 *key)
@@ -342,6 +363,40 @@ static fx_page parent_of(const fx_kv *kv, const kv_page *page)
     return parent && parent->in_tree && parent->id == page->parent_id ? page->parent : FX_PAGE_NONE;
 }
 
+/* The newest of the children of a set of the tree, or of its scope's first sets. */
+static fx_page *first_child(fx_kv *kv, fx_page parent, fx_kv_scope *s)
+{
+    return parent == FX_PAGE_NONE ? &s->child : &kv->pages[parent].child;
+}
+
+static void add_child(fx_kv *kv, fx_page p)
+{
+    kv_page *page = &kv->pages[p];
+    fx_page *first = first_child(kv, page->parent, page->scope);
+
+    if (has_holes(kv))
+        return;
+    page->older = *first;
+    if (*first != FX_PAGE_NONE)
+        kv->pages[*first].newer = p;
+    *first = p;
+}
+
+static void remove_child(fx_kv *kv, fx_page p)
+{
+    kv_page *page = &kv->pages[p];
+
+    if (has_holes(kv))
+        return;
+    if (page->newer != FX_PAGE_NONE)
+        kv->pages[page->newer].older = page->older;
+    else
+        *first_child(kv, page->parent, page->scope) = page->older;
+    if (page->older != FX_PAGE_NONE)
+        kv->pages[page->older].newer = page->newer;
+    page->newer = page->older = FX_PAGE_NONE;
+}
+
 static bool is_evictable(const fx_kv *kv, const kv_page *page)
 {
     return page->in_tree && page->refs == 0 && (page->children == 0 || has_holes(kv));
@@ -364,6 +419,7 @@ static void take_out_of_tree(fx_kv *kv, fx_page p)
     while (*at != p)
         at = &kv->pages[*at].next;
     *at = page->next;
+    remove_child(kv, p);
     if (parent_of(kv, page) != FX_PAGE_NONE) {
         kv_page *parent = &kv->pages[page->parent];
 
@@ -403,6 +459,7 @@ static fx_page take_page(fx_kv *kv, fx_page more)
         p = kv->n_touched++;
     kv->n_free--;
     kv->pages[p] = (kv_page){ .parent = FX_PAGE_NONE, .next = FX_PAGE_NONE, .more = more, .hung = FX_PAGE_NONE,
+                              .child = FX_PAGE_NONE, .newer = FX_PAGE_NONE, .older = FX_PAGE_NONE,
                               .heap_at = NOT_IN_HEAP, .snapshot = FX_SNAPSHOT_NONE };
     return p;
 }
@@ -519,6 +576,26 @@ fx_page fx_kv_find(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const 
     return FX_PAGE_NONE;
 }
 
+fx_page fx_kv_find_beginning(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const int32_t *units, int32_t n, int32_t *m)
+{
+    fx_page best = FX_PAGE_NONE, p = parent == FX_PAGE_NONE ? s->child : kv->pages[parent].child;
+
+    FX_ASSERT(n <= kv->page_tokens);
+    *m = 0;
+    for (int i = 0; i < FX_KV_SIBLINGS && p != FX_PAGE_NONE && *m < n; i++, p = kv->pages[p].older) {
+        const int32_t *own = units_of(kv, p);
+        int32_t same = 0;
+
+        while (same < n && own[same] == units[same])
+            same++;
+        if (same > *m) {
+            *m = same;
+            best = p;
+        }
+    }
+    return best;
+}
+
 fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128 *key, const int32_t *units,
                      fx_page p)
 {
@@ -546,6 +623,7 @@ fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128
     page->in_tree = true;
     page->next = *bucket;
     *bucket = p;
+    add_child(kv, p);
     return p;
 }
 
@@ -671,6 +749,12 @@ static void check_place(const fx_kv *kv, fx_page p, uint32_t *children)
         FX_ASSERT(kv->pages[parent].scope == page->scope);
         children[parent]++;
     }
+    if (page->older != FX_PAGE_NONE)
+        FX_ASSERT(kv->pages[page->older].newer == p && kv->pages[page->older].parent == page->parent);
+    if (page->newer != FX_PAGE_NONE)
+        FX_ASSERT(kv->pages[page->newer].older == p);
+    else if (!has_holes(kv))
+        FX_ASSERT(p == (parent == FX_PAGE_NONE ? page->scope->child : kv->pages[parent].child));
     if (page->hung != FX_PAGE_NONE)
         FX_ASSERT(kv->pages[page->hung].in_tree && kv->pages[page->hung].parent == p);
 }

@@ -14,6 +14,8 @@
  *     fx_kv_ref(kv, hit);  ...  fx_kv_drop(kv, hit);
  *     fx_page w = fx_kv_take(kv, 1);  ...  w = fx_kv_hang(kv, p, w);  ...  fx_kv_hung(kv, hit)
  *
+ *     hit = fx_kv_find_beginning(kv, scope, parent, units, n, &m);   the first m of them lie in it
+ *
  * Identity of a set: the model's identity bytes (given at open), its scope (adapter
  * fingerprint and cache salt), all units before it and its own units.  The key is a
  * 128-bit hash chained over all that; besides it the scope (interned by its bytes),
@@ -74,6 +76,10 @@ fx_kv_counts fx_kv_count(const fx_kv *kv);      /* of pages */
 /* Pages that fx_kv_take can hand out before it returns FX_PAGE_NONE. */
 uint32_t fx_kv_room(const fx_kv *kv);
 
+/* Has the system give memory for some of the pages that are taken next, so that taking them won't wait for it; false: 'ahead'
+ * bytes of free pages have it. */
+bool fx_kv_touch(fx_kv *kv, size_t ahead);
+
 fx_page fx_kv_take(fx_kv *kv, int group);       /* refs becomes 1; FX_PAGE_NONE: too many are in use */
 void fx_kv_list(const fx_kv *kv, fx_page set, fx_page *at);     /* its pages, a column each */
 void fx_kv_ref(fx_kv *kv, fx_page set);
@@ -96,7 +102,12 @@ fx_hash128 fx_kv_key(const fx_kv *kv, const fx_kv_scope *s, const fx_hash128 *be
  * Doesn't refer to it. */
 fx_page fx_kv_find(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const fx_hash128 *key,
                    const int32_t *units);
-/* Puts a full, computed set that the caller refers to into the tree. If its like is there already,
+/* The set after 'parent' that has most of these units, n <= page_tokens, at its beginning; FX_PAGE_NONE: none has the first, or it is
+ * a pool whose parents may go before their children. *m: how many. Looks at the FX_KV_SIBLINGS newest. Doesn't refer to it. */
+#define FX_KV_SIBLINGS 64
+fx_page fx_kv_find_beginning(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const int32_t *units, int32_t n, int32_t *m);
+/* Puts a computed set that the caller refers to into the tree; where it isn't full, the units behind its end are -1, and it is
+ * found by its beginning. If its like is there already,
  * returns that one, referred to, and drops 'p'; else returns p. 'parent' must be in the tree. */
 fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128 *key, const int32_t *units,
                      fx_page p);

@@ -168,6 +168,52 @@ static void drop_behind(fx_sched *s, fx_seq *seq)
         let_go(s, seq, g, count_behind(s, g, seq->n_computed));
 }
 
+/* ---- Pages in part ------------------------------------------------------------------- */
+
+static const fx_hash128 *key_of(const fx_sched *s, fx_seq *seq, int32_t page)
+{
+    for (; seq->n_keys <= page; seq->n_keys++) {
+        int32_t i = seq->n_keys;
+
+        seq->keys[i] = fx_kv_key(s->kv, seq->scope, i > 0 ? &seq->keys[i - 1] : NULL,
+                                 seq->tokens + (size_t)i * (size_t)s->page_tokens);
+    }
+    return &seq->keys[page];
+}
+
+/* Whether pages can be of use in part: each token's state is its own, and nothing hangs on them. */
+static bool has_beginnings(const fx_sched *s)
+{
+    return s->limits.share && !s->recurrent && s->n_groups == 1 && s->groups[0]->window == 0;
+}
+
+/* Fewer tokens than these are computed rather than copied with their page. */
+static int32_t least_beginning(const fx_sched *s) { return FX_MAX(s->page_tokens / 8, 1); }
+
+/* The page that the sequence is in goes into the tree as it is, for those that begin like it. */
+static void leave_beginning(fx_sched *s, fx_seq *seq)
+{
+    int32_t i = seq->n_computed / s->page_tokens, m = seq->n_computed % s->page_tokens;
+    int32_t *units = s->units;
+    fx_hash128 key;
+
+    if (!has_beginnings(s) || m < least_beginning(s) || seq->n_in_tree != i || i >= seq->n_pages)
+        return;
+    memcpy(units, seq->tokens + (size_t)i * (size_t)s->page_tokens, (size_t)m * sizeof *units);
+    for (int32_t j = m; j < s->page_tokens; j++)
+        units[j] = -1;
+    key = fx_kv_key(s->kv, seq->scope, i > 0 ? key_of(s, seq, i - 1) : NULL, units);
+    put_set(s, seq, i, 0, fx_kv_insert(s->kv, seq->scope, i > 0 ? *pages_at(s, seq, i - 1) : FX_PAGE_NONE, &key, units,
+                                       *pages_at(s, seq, i)));
+}
+
+/* A running sequence stops, but keeps its pages. */
+static void leave(fx_sched *s, fx_seq *seq)
+{
+    leave_beginning(s, seq);
+    stop_running(s, seq);
+}
+
 /* ---- Open, add, remove ---------------------------------------------------------------- */
 
 /* The window, a chunk, and what their edges cut. */
@@ -200,8 +246,9 @@ fx_status fx_sched_init(fx_sched *s, const fx_mem *mem, fx_kv *kv, const fx_sche
     s->token = fx_mem_array(mem, rows, sizeof *s->token);
     s->pos = fx_mem_array(mem, rows, sizeof *s->pos);
     s->row_seq = fx_mem_array(mem, rows, sizeof *s->row_seq);
+    s->units = fx_mem_array(mem, (size_t)s->page_tokens, sizeof *s->units);
     if (!s->running || !s->items || !s->step_seqs || !s->adapters || !s->logit_rows || !s->token || !s->pos || !s->row_seq ||
-        !s->snapshots) {
+        !s->units || !s->snapshots) {
         fx_sched_done(s);
         return fx_nomem(err, "the scheduler's batch");
     }
@@ -223,6 +270,7 @@ void fx_sched_done(fx_sched *s)
     fx_mem_free(s->mem, s->token, rows * sizeof *s->token);
     fx_mem_free(s->mem, s->pos, rows * sizeof *s->pos);
     fx_mem_free(s->mem, s->row_seq, rows * sizeof *s->row_seq);
+    fx_mem_free(s->mem, s->units, (size_t)s->page_tokens * sizeof *s->units);
     *s = (fx_sched){ 0 };
 }
 
@@ -291,7 +339,7 @@ void fx_sched_remove(fx_sched *s, fx_seq *seq)
     if (seq->state == FX_SEQ_WAITING)
         stop_waiting(s, seq);
     else if (seq->state == FX_SEQ_RUNNING)
-        stop_running(s, seq);
+        leave(s, seq);
     else if (seq->state == FX_SEQ_FOLLOWING)
         stop_following(s, seq);
     drop_pages(s, seq);
@@ -310,7 +358,7 @@ static int32_t count_followers(const fx_seq *seq)
 void fx_sched_preempt(fx_sched *s, fx_seq *seq)
 {
     FX_ASSERT(seq->state == FX_SEQ_RUNNING);
-    stop_running(s, seq);
+    leave(s, seq);
     s->n_following -= count_followers(seq);
     drop_pages(s, seq);
     wait_in_order(s, seq);
@@ -332,17 +380,6 @@ void fx_sched_push(fx_sched *s, fx_seq *seq, int32_t token)
 static int32_t pages_to_share(const fx_sched *s, const fx_seq *seq)
 {
     return (seq->n_tokens - 1) / s->page_tokens;
-}
-
-static const fx_hash128 *key_of(const fx_sched *s, fx_seq *seq, int32_t page)
-{
-    for (; seq->n_keys <= page; seq->n_keys++) {
-        int32_t i = seq->n_keys;
-
-        seq->keys[i] = fx_kv_key(s->kv, seq->scope, i > 0 ? &seq->keys[i - 1] : NULL,
-                                 seq->tokens + (size_t)i * (size_t)s->page_tokens);
-    }
-    return &seq->keys[page];
 }
 
 static fx_page find_page(const fx_sched *s, fx_seq *seq, int32_t i, fx_page parent)
@@ -418,13 +455,42 @@ static void take_over(fx_sched *s, fx_seq *seq, int32_t i, int32_t keep)
     put_set(s, seq, i, 1, hung);
 }
 
-/* Takes over computed pages that follow the sequence's own; sets 'waits'. */
-static void extend(fx_sched *s, fx_seq *seq)
+/* New pages of all columns at the end of the sequence's table; false: there aren't so many. */
+static bool add_pages(fx_sched *s, fx_seq *seq)
+{
+    if (fx_kv_room(s->kv) < (uint32_t)s->n_columns)
+        return false;
+    for (int g = 0; g < s->n_groups; g++)
+        put_set(s, seq, seq->n_pages, g, fx_kv_take(s->kv, g));
+    seq->n_pages++;
+    return true;
+}
+
+/* The sequence's next page begins with what it has in common with one in the tree. */
+static void copy_beginning(fx_sched *s, fx_seq *seq)
+{
+    fx_page parent = seq->n_pages > 0 ? *pages_at(s, seq, seq->n_pages - 1) : FX_PAGE_NONE, from;
+    int32_t n = FX_MIN(seq->n_tokens - 1 - seq->n_computed, s->page_tokens), m;
+
+    if (!has_beginnings(s) || n < least_beginning(s))
+        return;
+    from = fx_kv_find_beginning(s->kv, seq->scope, parent, seq->tokens + seq->n_computed, n, &m);
+    if (from == FX_PAGE_NONE || m < least_beginning(s))
+        return;
+    fx_kv_ref(s->kv, from);              /* else it may be taken for the copy */
+    if (add_pages(s, seq)) {
+        fx_kv_copy(s->kv, *pages_at(s, seq, seq->n_pages - 1), from);
+        seq->n_computed += m;
+    }
+    fx_kv_drop(s->kv, from);
+}
+
+/* Takes over whole pages that follow the sequence's own; sets 'waits'. */
+static void share_pages(fx_sched *s, fx_seq *seq)
 {
     int32_t had = seq->n_pages, known, with, keep;
 
-    seq->waits = false;
-    if (!s->limits.share || had >= pages_to_share(s, seq) || seq->n_computed != had * s->page_tokens)
+    if (had >= pages_to_share(s, seq))
         return;
     with = find_prefix(s, seq, &known);
     seq->n_known = known > with ? known : 0;
@@ -442,6 +508,17 @@ static void extend(fx_sched *s, fx_seq *seq)
         let_go(s, seq, 1, keep);
     if (s->recurrent)
         fx_kv_snapshot_load(s->kv, *pages_at(s, seq, with - 1), seq->slot);
+}
+
+/* Takes over what others have computed of the rows that follow the sequence's own. */
+static void extend(fx_sched *s, fx_seq *seq)
+{
+    seq->waits = false;
+    if (!s->limits.share || seq->n_computed != seq->n_pages * s->page_tokens)
+        return;
+    share_pages(s, seq);
+    if (!seq->waits)
+        copy_beginning(s, seq);
 }
 
 /* ---- Plan: admission --------------------------------------------------------------------- */
@@ -529,17 +606,6 @@ static void admit(fx_sched *s)
 }
 
 /* ---- Forks ------------------------------------------------------------------------------- */
-
-/* New pages of all columns at the end of the sequence's table; false: there aren't so many. */
-static bool add_pages(fx_sched *s, fx_seq *seq)
-{
-    if (fx_kv_room(s->kv) < (uint32_t)s->n_columns)
-        return false;
-    for (int g = 0; g < s->n_groups; g++)
-        put_set(s, seq, seq->n_pages, g, fx_kv_take(s->kv, g));
-    seq->n_pages++;
-    return true;
-}
 
 /* The sequence shares the leader's page i. */
 static void share_page(fx_sched *s, const fx_seq *leader, fx_seq *seq, int32_t i)

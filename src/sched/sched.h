@@ -17,7 +17,8 @@
  * usually costs little).  The first in order can therefore always go on.
  *
  * Sharing: before a sequence computes a page, it looks for it in the tree; if a running
- * sequence before it is computing the same page, it waits for that.  Further choices of one
+ * sequence before it is computing the same page, it waits for that. Of a page that only begins like its own, the
+ * beginning is copied; a sequence that ends leaves the page it was in, too (not with windows or recurrent state).  Further choices of one
  * prompt (fx_sched_follow) wait for the leader's prompt and fork from its pages.
  *
  * Windows: of layers that read no further back than a window, the pages behind it are let go of
@@ -64,12 +65,12 @@ struct fx_seq {
     bool waits;               /* for a page that another computes */
     int32_t n_pages, n_keys;  /* pages: in each column */
     int32_t n_behind[FX_STATE_GROUPS];   /* leading pages that were let go of: FX_PAGE_NONE */
-    int32_t n_found;          /* leading pages that were taken over from the tree */
+    int32_t n_found;          /* leading pages that were taken over whole from the tree */
     int32_t n_known;          /* leading pages found in the tree, though it couldn't go on behind them */
     uint8_t *slot;            /* while it runs, if the model has recurrent state */
     int32_t n_computed;       /* tokens whose state lies in the pages */
     int32_t n_in_tree;        /* leading pages that are in the tree */
-    int32_t n_cached;         /* tokens found rather than computed, when first admitted */
+    int32_t n_cached;         /* tokens of whole pages found rather than computed, when first admitted */
     int32_t want;             /* rows wished for this step */
     fx_seq *prev, *next;      /* waiting list */
     fx_seq *leader, *followers, *next_follower;
@@ -105,6 +106,7 @@ typedef struct fx_sched {
     int32_t n_items;
     fx_step step;
     int32_t *token, *pos, *row_seq, *logit_rows;
+    int32_t *units;           /* [page_tokens] of a page that isn't full */
     fx_step_seq *step_seqs;
     const fx_adapter **adapters;   /* of the step's sequences */
     uint8_t **snapshots;      /* [most_snapshots] of the step planned last: one a page end, or NULL */

@@ -157,6 +157,92 @@ TEST(eviction_is_least_recent_and_leaf_first)
 }
 
 /* Equal keys are not enough: scope, parent and units are compared. */
+static fx_page insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const int32_t *units)
+{
+    fx_hash128 key = fx_kv_key(kv, s, NULL, units);      /* any will do */
+
+    return fx_kv_insert(kv, s, parent, &key, units, fx_kv_take(kv, 0));
+}
+
+TEST(the_longest_beginning_is_found)
+{
+    static const int32_t units[][PT] = { { 1, 2, 3, 4 }, { 1, 2, 5, 6 }, { 1, 2, 3, -1 }, { 7, 8, 9, 9 } };
+    static const struct {
+        int32_t units[PT];
+        int n, set, m;                   /* set -1: none */
+    } rows[] = {
+        { { 1, 2, 3, 4 }, 4, 0, 4 }, { { 1, 2, 3, 5 }, 4, 2, 3 }, { { 1, 2, 5, 5 }, 4, 1, 3 },   { { 7, 8, 9, 9 }, 2, 3, 2 },
+        { { 1, 9, 9, 9 }, 4, 2, 1 }, { { 2, 2, 3, 4 }, 4, -1, 0 }, { { 1, 2, 3, 4 }, 0, -1, 0 },
+    };
+    fx_kv *kv = open_kv(200);
+    fx_kv_scope *s = scope(kv, "", ""), *other = scope(kv, "", "salt");
+
+    for (int depth = 0; depth < 2; depth++) {            /* first pages, and those after another */
+        fx_page parent = depth ? insert(kv, s, FX_PAGE_NONE, (const int32_t[PT]){ 50, 50, 50, 50 }) : FX_PAGE_NONE, set[4];
+        int32_t m;
+
+        for (int i = 0; i < 4; i++)
+            set[i] = insert(kv, s, parent, units[i]);
+        for (size_t i = 0; i < FX_COUNT(rows); i++) {
+            fx_page p = fx_kv_find_beginning(kv, s, parent, rows[i].units, rows[i].n, &m);
+
+            CHECK(p == (rows[i].set < 0 ? FX_PAGE_NONE : set[rows[i].set]));
+            CHECK_EQ_I64(m, rows[i].m);
+        }
+        if (depth == 0)
+            CHECK(fx_kv_find_beginning(kv, other, parent, units[0], PT, &m) == FX_PAGE_NONE);
+        fx_kv_check(kv);
+        for (int32_t i = 0; i < FX_KV_SIBLINGS - 1; i++)         /* only the newest are looked at */
+            fx_kv_drop(kv, insert(kv, s, parent, (const int32_t[PT]){ 60, i, i, i }));
+        CHECK(fx_kv_find_beginning(kv, s, parent, units[0], PT, &m) == FX_PAGE_NONE);
+        CHECK(fx_kv_find_beginning(kv, s, parent, units[3], PT, &m) == set[3]);
+        for (int i = 0; i < 4; i++)
+            fx_kv_drop(kv, set[i]);
+        if (depth)
+            fx_kv_drop(kv, parent);
+        fx_kv_forget(kv);
+        fx_kv_check(kv);
+        if (depth == 0)
+            CHECK(fx_kv_find_beginning(kv, s, parent, units[0], PT, &m) == FX_PAGE_NONE);
+    }
+    fx_kv_scope_leave(kv, s);
+    fx_kv_scope_leave(kv, other);
+    fx_kv_close(kv);
+}
+
+/* What is touched is free: used pages keep what they hold. */
+TEST(memory_is_touched_ahead)
+{
+    enum { PAGES = 400 };
+    fx_state_table big = table;
+    fx_error err = { 0 };
+    fx_kv *kv = NULL;
+    fx_page used[PAGES];
+    int n = 0;
+
+    big.page_bytes = 65536;
+    CHECK_OK(fx_kv_open(&kv, &fx_mem_libc, &big, PAGES, FX_STR("m"), &err), err);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 70; i++)
+            memset(fx_kv_base(kv) + (size_t)(used[n++] = fx_kv_take(kv, 0)) * big.page_bytes, 0x5a, big.page_bytes);
+        for (int steps = 0; fx_kv_touch(kv, (size_t)8 << 20); steps++)
+            REQUIRE(steps < 5);          /* of 2 MiB */
+        CHECK(!fx_kv_touch(kv, 0));
+    }
+    for (int i = 0; i < n; i++)
+        for (size_t at = 0; at < big.page_bytes; at += 512)
+            CHECK(fx_kv_base(kv)[used[i] * big.page_bytes + at] == 0x5a);
+    for (int i = 0; i < 150; i++)        /* what came back will do */
+        fx_kv_drop(kv, used[--n]);
+    CHECK(!fx_kv_touch(kv, (size_t)8 << 20));
+    CHECK(fx_kv_touch(kv, SIZE_MAX / 4));
+    while (fx_kv_touch(kv, SIZE_MAX / 4))
+        ;
+    while (n > 0)
+        fx_kv_drop(kv, used[--n]);
+    fx_kv_close(kv);
+}
+
 TEST(a_collision_is_a_miss)
 {
     fx_kv *kv = open_kv(4);

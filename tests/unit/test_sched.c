@@ -173,6 +173,47 @@ TEST(no_page_is_computed_twice)
     close_bench(&b);
 }
 
+/* Runs until it has its first token, then ends. */
+static void run_prompt(bench *b, test_seq *t, int32_t want_found)
+{
+    int rows = 0;
+
+    fx_sched_add(&b->sched, &t->seq);
+    while (t->seq.n_tokens == t->seq.n_prompt)
+        rows += step(b);
+    CHECK_EQ_I64(t->seq.n_prompt - rows, want_found);
+    CHECK_EQ_I64(t->seq.n_cached, want_found / PT * PT);
+    fx_sched_remove(&b->sched, &t->seq);
+}
+
+/* Of a page that begins alike the beginning is copied; the page that a sequence ended in is there too. */
+TEST(pages_serve_in_part)
+{
+    static test_seq t;
+    static const struct {
+        int32_t n, first, other_from, found;      /* tokens first, first + 1, ... and others from there on */
+    } rows[] = {
+        { 14, 100, 64, 0 },  { 14, 100, 64, 13 }, { 20, 100, 64, 14 }, { 20, 100, 11, 11 }, { 20, 100, 11, 19 },
+        { 20, 100, 64, 19 }, { 3, 100, 64, 2 },   { 3, 100, 1, 1 },    { 20, 200, 64, 0 },  { 20, 200, 2, 2 },
+    };
+    bench b;
+
+    open_bench(&b, 64, 3, 8, 8);
+    for (size_t i = 0; i < FX_COUNT(rows); i++) {
+        set(&b, &t, rows[i].n, rows[i].first, 0);
+        for (int32_t k = rows[i].other_from; k < rows[i].n; k++)
+            t.tokens[k] += 5000;
+        run_prompt(&b, &t, rows[i].found);
+    }
+    close_bench(&b);
+    open_bench(&b, 4, 1, 8, 8);                   /* no page for a copy beside the one that it is made of */
+    for (int i = 0; i < 2; i++) {
+        set(&b, &t, 15, 100, 0);
+        run_prompt(&b, &t, i == 0 ? 0 : 12);
+    }
+    close_bench(&b);
+}
+
 static uint64_t state = 99;
 static uint32_t rnd(uint32_t n)
 {
