@@ -167,6 +167,21 @@ bool fx_rule_outer(fx_module *m, fx_op *op)
     return set_out(op, 0, fx_type2(t, a->dim[0], b->dim[0]));
 }
 
+/* ---- Any number of operands -------------------------------------------------------------------- */
+
+bool fx_rule_all_reduce(fx_module *m, fx_op *op)
+{
+    if (op->n_in < 1)
+        return fx_rule_bad(m, op, "expected operands");
+    for (int i = 0; i < op->n_in; i++) {
+        if (!is_numbers(in_type(op, i)))
+            return fx_rule_bad(m, op, "expected numbers");
+        if (!fx_type_eq(in_type(op, i), in_type(op, 0)))
+            return fx_rule_bad(m, op, "operands must be of one type and shape");
+    }
+    return set_out(op, 0, *in_type(op, 0));
+}
+
 /* ---- One operand ------------------------------------------------------------------------------- */
 
 static bool same_as(fx_module *m, fx_op *op, bool fits, const char *what)

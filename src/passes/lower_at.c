@@ -599,6 +599,22 @@ AT_FN(fx_at_where)
     return fx_kir_op3(c->m, FX_KIR_SELECT, p, fx_kir_convert(c->m, a, t->dtype), fx_kir_convert(c->m, b, t->dtype));
 }
 
+AT_FN(fx_at_all_reduce)
+{
+    fx_dtype t = op->out[result].type.dtype;
+    fx_kop *y = NULL;
+
+    for (int i = 0; i < op->n_in; i++) {
+        fx_kop *x = fx_lk_value(c, fx_op_in(op, i), index);
+
+        x = x ? fx_kir_convert(c->m, x, fx_lk_wide(t)) : NULL;
+        y = i && x ? op2(c, FX_KIR_ADD, y, x) : x;
+        if (!y)
+            return NULL;
+    }
+    return fx_kir_convert(c->m, y, t);
+}
+
 /* ---- The table --------------------------------------------------------------------------------------------- */
 
 fx_at_fn fx_at_of(const fx_op *op)

@@ -51,32 +51,42 @@ static const char *too_dear(const fx_value *v, bool inside)
     return NULL;
 }
 
+/* The sum that a norm is of: of two, or of the ranks' parts; NULL: it is of something else. */
+static fx_op *sum_of(const fx_op *norm)
+{
+    fx_op *add = fx_arg_of(norm, 0, FX_OP_ADD);
+
+    return add ? add : fx_arg_of(norm, 0, FX_OP_ALL_REDUCE);
+}
+
 static const char *sum_and_norm(fx_op *norm, fx_fused *f, bool twin)
 {
-    fx_op *add = is_norm(norm) ? fx_arg_of(norm, 0, FX_OP_ADD) : NULL;
+    fx_op *sum = is_norm(norm) ? sum_of(norm) : NULL;
+    bool found = false;
     const char *why;
 
-    if (!add || fx_single_use(&add->out[0]) || add->block != norm->block || !norm->out[0].uses)
+    if (!sum || fx_single_use(&sum->out[0]) || sum->block != norm->block || !norm->out[0].uses)
         return FX_NO_PATTERN;
-    for (int i = 0, found = 0; i < 2; i++) {
-        const fx_op *first = fx_op_in(add, i)->def;
+    for (int i = 0; i < sum->n_in; i++) {
+        const fx_op *first = fx_op_in(sum, i)->def;
 
-        found += first && is_norm(first) && fx_single_use(&first->out[0]);
-        if (i == 1 && twin != (found > 0))
-            return FX_NO_PATTERN;
+        found = found || (first && is_norm(first) && fx_single_use(&first->out[0]));
     }
+    if (twin != found)
+        return FX_NO_PATTERN;
     if (by_groups(norm))
         return "the norm is by groups of columns";
-    why = too_dear(&add->out[0], false);
+    why = too_dear(&sum->out[0], false);
     if (why)
         return why;
-    fx_fuse_result(f, &add->out[0]);
+    fx_fuse_result(f, &sum->out[0]);
     fx_fuse_result(f, &norm->out[0]);
     f->make = fx_fuse_make_rows;
     return fx_fuse_place(f);
 }
 
-/* add-norm:  s = add(a, b); y = norm(s)  ==>  one kernel gives s and y, where s has other readers too. */
+/* add-norm:  s = add(a, b); y = norm(s)  ==>  one kernel gives s and y, where s has other readers too. An all-reduce may be s, or in it:
+ *            the parts are summed in rank order where the row is. */
 const char *fx_fuse_add_norm(fx_lower *l, fx_op *root, fx_fused *f)
 {
     (void)l;
@@ -93,10 +103,10 @@ const char *fx_fuse_double_norm(fx_lower *l, fx_op *root, fx_fused *f)
 /* The sum in front of the norm, if it has other readers and may go along. */
 static void take_sum(const fx_op *norm, fx_fused *f)
 {
-    fx_op *add = fx_arg_of(norm, 0, FX_OP_ADD);
+    fx_op *sum = sum_of(norm);
 
-    if (add && !fx_single_use(&add->out[0]) && add->block == norm->block && !too_dear(&add->out[0], false))
-        fx_fuse_result(f, &add->out[0]);
+    if (sum && !fx_single_use(&sum->out[0]) && sum->block == norm->block && !too_dear(&sum->out[0], false))
+        fx_fuse_result(f, &sum->out[0]);
 }
 
 /* ---- What is read along a row -------------------------------------------------------------------------------- */

@@ -177,7 +177,10 @@ bool fx_lower_moves_only(fx_opcode code)
            code == FX_OP_HANN_WINDOW;
 }
 
-bool fx_lower_by_element(fx_opcode code) { return fx_lower_is_map(code) || code == FX_OP_CAST || code == FX_OP_WHERE; }
+bool fx_lower_by_element(fx_opcode code)
+{
+    return fx_lower_is_map(code) || code == FX_OP_CAST || code == FX_OP_WHERE || code == FX_OP_ALL_REDUCE;
+}
 
 /* Whether b is a with axes of size 1 repeated: the last one only, if 'last'. */
 bool fx_lower_same_shape(const fx_type *a, const fx_type *b, bool last)
@@ -232,12 +235,19 @@ static bool holds_product(const fx_value *v)
     return false;
 }
 
-/* Whether the reader, element by element, would form v's product beside one that it can't be summed with. */
+/* Whether the reader, element by element, would form v's product beside that of a later operand, with which it can't be summed: v is its
+ * first one, or any of an all-reduce. */
 static bool forms_another(const fx_value *v, const fx_op *reader)
 {
-    if (!holds_product(v) || v != fx_op_in(reader, 0))
+    int at = 0;
+
+    if (!holds_product(v))
         return false;
-    for (int i = 1; i < reader->n_in; i++) {
+    while (fx_op_in(reader, at) != v)
+        at++;
+    if (at > 0 && reader->code != FX_OP_ALL_REDUCE)
+        return false;
+    for (int i = at + 1; i < reader->n_in; i++) {
         if (fx_op_in(reader, i) != v && fx_single_use(fx_op_in(reader, i)) && holds_product(fx_op_in(reader, i)))
             return true;
     }

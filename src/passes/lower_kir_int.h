@@ -146,7 +146,7 @@ fx_status fx_lower_sizes(fx_lower *l, fx_op *op);
 /* The tensor that v is kept in; -1: it is computed where it is read. */
 int32_t fx_lower_kept(const fx_lower *l, const fx_value *v);
 bool fx_lower_is_map(fx_opcode code);        /* has a row in lower_at.c's table */
-bool fx_lower_by_element(fx_opcode code);    /* that, or a cast or choice */
+bool fx_lower_by_element(fx_opcode code);    /* that, or a cast, choice or all-reduce */
 fx_dim fx_lower_rows(fx_lower *l, const fx_type *t, int rank);       /* the product of the first axes */
 bool fx_lower_moves_only(fx_opcode code);    /* a view, a cast and the like: never kept for being read again */
 bool fx_lower_same_shape(const fx_type *a, const fx_type *b, bool last);     /* last: a may have 1 where b has a last axis */

@@ -109,6 +109,22 @@ def binary_cases():
         yield Case("greater", [x, y], f64(x) > f64(y))
 
 
+def ranks_cases():
+    """Sums in rank order, each rounded to f32 (f64 of f64), the last one once more to the dtype."""
+    for name, shape, n in itertools.product(NUMBERS, [(2, 3), (5,), (), (0, 3), (3, 1, 33)], [1, 2, 3, 9]):
+        x = [wide(name, *shape) for _ in range(n)]
+        kept = DTYPES["f64" if name == "f64" else "f32"] if is_float(name) else DTYPES[name]
+        with np.errstate(all="ignore"):
+            total = x[0].astype(kept)
+            for part in x[1:]:
+                total = (total + part.astype(kept)).astype(kept)
+            yield Case("all_reduce", x, to_dtype(f64(total), name) if is_float(name) else total)
+    x = [np.array([v], np.float32) for v in (1e8, 1, -1e8, 1)]
+    yield Case("all_reduce", x, np.array([1], np.float32))
+    x = [np.array([v], DTYPES["bf16"]) for v in (256, 1, 1, -256)]
+    yield Case("all_reduce", x, np.array([2], DTYPES["bf16"]))
+
+
 def compare_cases():
     table = {"equal": np.equal, "not_equal": np.not_equal, "greater": np.greater, "greater_equal": np.greater_equal}
     for op, fn in table.items():
@@ -700,4 +716,5 @@ def cases(family):
 
 FAMILIES = {"binary": binary_cases, "compare": compare_cases, "unary": unary_cases, "cast": cast_cases, "view": view_cases,
             "index": index_cases, "order": order_cases, "reduce": reduce_cases, "norm": norm_cases, "matmul": matmul_cases,
-            "conv": conv_cases, "pool": pool_cases, "resize": resize_cases, "other": other_cases}
+            "conv": conv_cases, "pool": pool_cases, "resize": resize_cases, "other": other_cases,
+            "ranks": ranks_cases}

@@ -221,13 +221,30 @@ static fx_value *norm_of(maker *k, fx_value *x)
     return FX_OP1(k->m, RMSNORM, FX_IN(x, w), FX_ATTRS(FX_AF(EPS, 1e-5)));
 }
 
-/* norm(x + y), perhaps with a norm inside, and the sum. */
+/* The sum of x and others like it. */
+static fx_value *ranks_op(maker *k, fx_value *x)
+{
+    fx_value *in[4] = { x };
+    int n = 1;
+
+    for (int more = (int)rnd(4); more > 0; more--) {
+        fx_value *y = partner(k, x);
+
+        if (y && fx_type_eq(&x->type, &y->type))
+            in[n++] = y;
+    }
+    return fx_op_result(fx_op_make(k->m, &(fx_op_init){ .code = FX_OP_ALL_REDUCE, .in = in, .n_in = n, .file = __FILE__, .line = __LINE__ }));
+}
+
+/* norm(x + y), perhaps with a norm or a sum of several inside, and the sum. */
 static fx_value *add_norm_op(maker *k, fx_value *x)
 {
     fx_value *y = partner(k, x), *s;
 
     if (rnd(3) == 0)
         x = norm_of(k, x);
+    if (x && rnd(3) == 0)
+        x = ranks_op(k, x);
     s = x && y ? op2(k, FX_OP_ADD, x, y) : NULL;
     if (!s || s->type.rank < 1)
         return s;
@@ -289,7 +306,8 @@ static fx_value *bag_op(maker *k, fx_value *x)
 
 static fx_value *pattern_op(maker *k, fx_value *x)
 {
-    static fx_value *(*const ops[])(maker *k, fx_value *x) = { attention_op, gate_op, add_norm_op, rope_op, quant_op, bag_op };
+    static fx_value *(*const ops[])(maker *k, fx_value *x) = { attention_op, gate_op, add_norm_op, rope_op, quant_op, bag_op,
+                                                               ranks_op };
 
     return ops[rnd(FX_COUNT(ops))](k, x);
 }

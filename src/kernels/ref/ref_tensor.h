@@ -3,10 +3,11 @@
  *     fx_ref_call c = { .op = FX_OP_ADD, .n_in = 2, .in = in, .n_out = 1, .out = &y, .err = err };
  *     FX_TRY(fx_ref_run(&c));
  *
- * As plain as they can be: floats are computed in f64 and rounded once to the result's dtype;
- * integers wrap. Other code is measured against them, and constants are folded by them. Operands
- * and results have the types that the op's shape rule gives, with all sizes known; results must not
- * overlap operands. Data that an op can't take (an index outside of its axis) is FORNAX_EARG.
+ * As plain as they can be: floats are computed in f64 and rounded once to the result's dtype (but for
+ * all_reduce, whose order is part of its meaning: summed in f32, f64 of f64); integers wrap. Other code
+ * is measured against them, and constants are folded by them. Operands and results have the types that
+ * the op's shape rule gives, with all sizes known; results must not overlap operands. Data that an op
+ * can't take (an index outside of its axis) is FORNAX_EARG.
  *
  * Ops without a function here have no elements of their own: sources, control flow, buffers, calls,
  * prints, others' kernels. Those of language models have theirs in this folder's other files. */

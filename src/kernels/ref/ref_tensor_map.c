@@ -154,6 +154,43 @@ fx_status fx_ref_compare(const fx_ref_call *c)
     return FORNAX_OK;
 }
 
+/* ---- Any number of operands ---------------------------------------------------------------------- */
+
+/* Sums in rank order have one result: each is rounded to f32, unless they are of f64. */
+static void set_sum(const fx_ref_call *c, const int64_t *i)
+{
+    const fx_tensor *y = &c->out[0];
+    double sum = 0;
+    uint64_t wrapped = 0;
+
+    for (int k = 0; k < c->n_in; k++) {
+        if (fx_dtype_is_float(y->dtype)) {
+            double x = fx_tensor_f64(c->in[k], i);
+
+            sum = k ? sum + x : x;
+            sum = y->dtype == FX_F64 ? sum : (double)(float)sum;
+        } else {
+            wrapped += (uint64_t)fx_tensor_i64(c->in[k], i);
+        }
+    }
+    if (fx_dtype_is_float(y->dtype))
+        fx_tensor_set_f64(y, i, sum);
+    else
+        fx_tensor_set_i64(y, i, (int64_t)wrapped);
+}
+
+fx_status fx_ref_all_reduce(const fx_ref_call *c)
+{
+    int64_t i[FX_MAX_RANK] = { 0 };
+
+    if (fx_tensor_count(&c->out[0]) == 0)
+        return FORNAX_OK;
+    do {
+        set_sum(c, i);
+    } while (fx_tensor_next(&c->out[0], i));
+    return FORNAX_OK;
+}
+
 /* ---- One operand -------------------------------------------------------------------------------- */
 
 static double sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
