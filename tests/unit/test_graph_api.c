@@ -150,6 +150,30 @@ TEST(ops_go_where_they_are_told)
     teardown();
 }
 
+TEST(the_parts_of_ranks_are_a_list)
+{
+    fornax_graph *g;
+    fornax_value *parts[3], *y;
+
+    setup();
+    g = fornax_graph_new(mod, "g");
+    parts[0] = input(g, "x", rows("n", 4));
+    parts[1] = fornax_op_exp(g, parts[0]);
+    parts[2] = parts[0];
+    y = fornax_op_all_reduce(g, parts, 3);
+    fornax_graph_output(g, &y, 1);
+    check_text("graph @g {\n"
+               "  %x = input f32[n,4]\n"
+               "  %0 = exp %x  # f32[n,4]\n"
+               "  %1 = all_reduce %x, %0, %x  # f32[n,4]\n"
+               "  output %1\n"
+               "}\n");
+    parts[2] = NULL;
+    CHECK(!fornax_op_all_reduce(g, parts, 3));
+    check_fault(FORNAX_EFORMAT, "all_reduce", "operand x is missing");
+    teardown();
+}
+
 TEST(lists_words_and_parameters)
 {
     static const fornax_param params[] = { { "fast", FORNAX_PARAM_BOOL, 1, NULL }, { "n", FORNAX_PARAM_INT, -3, NULL },
