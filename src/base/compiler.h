@@ -18,6 +18,7 @@
 #define FX_PREFETCH(p) __builtin_prefetch(p)
 #define FX_VECTOR(bytes) __attribute__((vector_size(bytes)))   /* lanes, with the operators of C */
 #define FX_PREFETCH_L2(p) __builtin_prefetch((p), 0, 2)
+#define FX_PREFETCH_WRITE(p) __builtin_prefetch((p), 1)
 #define FX_PRAGMA(x) _Pragma(#x)
 /* What was written to p[0, n) is to be run as code. */
 #define fx_flush_code(p, n) __builtin___clear_cache((char *)(p), (char *)(p) + (n))
@@ -32,6 +33,7 @@
 #define FX_ALWAYS_INLINE inline
 #define FX_PREFETCH(p) ((void)(p))
 #define FX_PREFETCH_L2(p) ((void)(p))
+#define FX_PREFETCH_WRITE(p) ((void)(p))
 #define FX_PRAGMA(x)
 #define fx_flush_code(p, n) ((void)(p))
 #endif

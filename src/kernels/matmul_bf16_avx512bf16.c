@@ -63,8 +63,10 @@ SIMD void micro(const int V, const int M, const operands *o)
         FX_UNROLL
         for (int v = 0; v < V; v++) {
             w[v] = (__m512bh)_mm512_load_si512(p + (size_t)v * o->tile_bytes);
-            if (M == 1)
+            if (M <= FEW)
                 _mm_prefetch(ahead + (size_t)v * o->tile_bytes, _MM_HINT_T0);
+            else
+                FX_PREFETCH_L2(p + (size_t)(V + v) * o->tile_bytes);
         }
         FX_UNROLL
         for (int i = 0; i < M * V; i++)

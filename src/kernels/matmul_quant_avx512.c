@@ -19,7 +19,7 @@
 #include "tensor/blocks.h"
 
 #define MAX_M FX_Q8_PANEL
-#define AHEAD 128                    /* bytes that weights are fetched before they are used; long distances cost Zen 4 a fifth */
+#define AHEAD 128                    /* bytes that weights are fetched before they are used, if that is sooner than they are read */
 
 /* A block on its way through the registers. */
 typedef struct block {
@@ -231,6 +231,8 @@ SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t
                     float *out, int64_t ld)
 {
     const fx_pack p = fx_pack_of(type);
+    const bool near = M <= (p.bits == 8 ? 4 : 1);     /* reading is slower than multiplying; else the next tile is fetched meanwhile */
+    const int64_t tile = (blocks + p.blocks - 1) / p.blocks * p.bytes;
     __m512 acc[MAX_M];
 
     FX_UNROLL
@@ -240,8 +242,15 @@ SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t
         for (int i = 0; i < p.blocks && i < blocks; i++, x += FX_Q8_WORDS * W) {
             block b = { w + fx_pack_quants_at(p, i), w + fx_pack_scales_at(p, i), w + fx_pack_d_at(p, i), x, table_of(p, w) };
 
-            for (int j = 0; j * 64 * p.blocks < p.bytes; j++)
-                _mm_prefetch((const char *)w + (i * p.bytes / p.blocks & -64) + j * 64 + AHEAD, _MM_HINT_T0);
+            FX_UNROLL
+            for (int j = 0; j * 64 * p.blocks < p.bytes; j++) {
+                const uint8_t *line = w + (i * p.bytes / p.blocks & -64) + j * 64;
+
+                if (near)
+                    FX_PREFETCH(line + AHEAD);
+                else
+                    FX_PREFETCH_L2(line + tile);
+            }
             any_block(p, W, M, &b, acc);
         }
     FX_UNROLL

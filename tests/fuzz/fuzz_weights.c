@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void use(const fx_weights *w, const fx_mem *mem)
 {
-    volatile unsigned sink = 0;
+    volatile unsigned sink = 0;          /* a read that no compiler leaves out */
     json_error_t where;
     json_t *json;
     fx_buf b;
@@ -28,7 +28,7 @@ static void use(const fx_weights *w, const fx_mem *mem)
         const unsigned char *p = t->data;
 
         if (t->bytes)
-            sink += p[0] + p[t->bytes - 1];
+            sink = sink + p[0] + p[t->bytes - 1];
         if (!fx_weights_find(w, t->name))
             abort();
     }

@@ -814,7 +814,7 @@ TEST(callbacks_that_submit_while_the_engine_closes)
         fornax_engine_options eo = FORNAX_OPTIONS(fornax_engine_options);
         fornax_request_options o = usual();
         fornax_error err = { 0 };
-        retries a = { NULL };
+        retries a = { 0 };
         world w;
         int did, made = 0;
 
