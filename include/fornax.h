@@ -368,7 +368,7 @@ typedef struct fornax_engine_options {
                                  least four times 4096 tokens, at most a quarter of memory;
                                  layers with a window beside others without count for four times
                                  4096 tokens, or two windows and a step if that is more.
-                                 Memory is touched as it is used.                             */
+                                 Memory is touched as it is used, by an idle thread 32 MiB before. */
     int page_tokens;          /* tokens in a KV page; 0: 32                                   */
     int no_prefix_cache;      /* 1: never reuse pages of earlier requests                     */
     int64_t snapshot_bytes;   /* of copies of recurrent state, which let prefixes of models with

@@ -14,7 +14,7 @@
 #include "engine/memory.h"
 
 #define MAX_SCRATCH 16             /* rows sampled at the same time at most */
-#define IDLE_MS 20
+#define IDLE_MS 20                 /* without work, before there is time for that: */
 #define TOUCH_BYTES ((size_t)32 << 20)     /* of pages that are got ready for what comes next */
 
 /* ---- Options ------------------------------------------------------------------------------ */
@@ -242,6 +242,14 @@ void fx_engine_notify(fx_engine *e)
     pthread_cond_signal(&e->wake);
 }
 
+/* No step runs. */
+static void forget_locked(fx_engine *e)
+{
+    fx_kv_forget(e->kv);
+    e->stats.pages_cached = e->now.pages_cached = 0;
+    e->drop = false;
+}
+
 /* lock is held, and again afterwards. */
 static bool step_locked(fx_engine *e)
 {
@@ -252,32 +260,24 @@ static bool step_locked(fx_engine *e)
     did = fx_step_run(e);
     pthread_mutex_lock(&e->lock);
     e->stepping = false;
-    if (e->drop) {
-        fx_kv_forget(e->kv);
-        e->drop = false;
-    }
+    if (e->drop)
+        forget_locked(e);
     if (!has_work(e))
         set_readable(e, false);
     pthread_cond_broadcast(&e->step_over);
     return did;
 }
 
-/* Waits for work. When none came for a while, there is time to get memory for the next pages, which a step would else wait for: a
- * host may take milliseconds for each huge page. */
+/* Waits for work. When none came for a while, there is time to get memory for the next pages, which a step would else
+ * wait for: a host may take milliseconds for each huge page. */
 static void idle_locked(fx_engine *e)
 {
     struct timespec until = fx_thread_in(IDLE_MS);
 
-    if (e->pages_ready) {
+    if (e->pages_ready)
         pthread_cond_wait(&e->wake, &e->lock);
-    } else if (pthread_cond_timedwait(&e->wake, &e->lock, &until) == ETIMEDOUT && !has_work(e) && !e->closing) {
-        e->stepping = true;
-        pthread_mutex_unlock(&e->lock);
+    else if (pthread_cond_timedwait(&e->wake, &e->lock, &until) == ETIMEDOUT && !has_work(e) && !e->closing)
         e->pages_ready = !fx_kv_touch(e->kv, TOUCH_BYTES);
-        pthread_mutex_lock(&e->lock);
-        e->stepping = false;
-        pthread_cond_broadcast(&e->step_over);
-    }
 }
 
 static void *run_thread(void *user)
@@ -449,11 +449,9 @@ void fx_engine_drop_cache(fx_engine *e)
     if (fx_engine_usable(e, NULL) != FORNAX_OK)
         return;
     pthread_mutex_lock(&e->lock);
-    if (e->stepping) {
+    if (e->stepping)
         e->drop = true;
-    } else {
-        fx_kv_forget(e->kv);
-        e->stats.pages_cached = e->now.pages_cached = 0;
-    }
+    else
+        forget_locked(e);
     pthread_mutex_unlock(&e->lock);
 }

@@ -231,7 +231,7 @@ SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t
                     float *out, int64_t ld)
 {
     const fx_pack p = fx_pack_of(type);
-    const bool near = M <= (p.bits == 8 ? 4 : 1);     /* reading is slower than multiplying; else the next tile is fetched meanwhile */
+    const bool near = M <= (p.bits == 8 ? 4 : 1);     /* reading is slower than multiplying; else the next tile is fetched */
     const int64_t tile = (blocks + p.blocks - 1) / p.blocks * p.bytes;
     __m512 acc[MAX_M];
 

@@ -4,13 +4,13 @@
  * of arrays made at open, so nothing is allocated later.
  *
  *     pages   [n] refs, parent, number of children, key, hash chain, heap place, last use
- *     units   [n][page_tokens] ids, valid for sets of the tree
+ *     units   [n][page_tokens] ids, valid for sets of the tree; -1 behind the end of one that isn't full
  *     buckets [2^k] first set of each hash chain
  *     heap    [n] sets that may be evicted (in the tree, refs 0, no children; or hung, refs 0): a
  *                 binary heap with the least recently used on top
  *
  * The pages of a set are a chain through 'more'.  Free pages are a chain through 'next'; pages never
- * used yet lie at [n_touched, n) and are not in it, so that memory is first touched when it is needed. */
+ * used yet lie at [n_touched, n) and are not in it, so that memory is first touched when it is needed, or by fx_kv_touch. */
 #include "kv/kv.h"
 
 #include "kv/slots.h"
@@ -364,22 +364,29 @@ static fx_page parent_of(const fx_kv *kv, const kv_page *page)
 }
 
 /* The newest of the children of a set of the tree, or of its scope's first sets. */
-static fx_page *first_child(fx_kv *kv, fx_page parent, fx_kv_scope *s)
+static fx_page newest_child(const fx_kv *kv, fx_page parent, const fx_kv_scope *s)
 {
-    return parent == FX_PAGE_NONE ? &s->child : &kv->pages[parent].child;
+    return parent == FX_PAGE_NONE ? s->child : kv->pages[parent].child;
+}
+
+static void set_newest_child(fx_kv *kv, fx_page parent, fx_kv_scope *s, fx_page p)
+{
+    if (parent == FX_PAGE_NONE)
+        s->child = p;
+    else
+        kv->pages[parent].child = p;
 }
 
 static void add_child(fx_kv *kv, fx_page p)
 {
     kv_page *page = &kv->pages[p];
-    fx_page *first = first_child(kv, page->parent, page->scope);
 
     if (has_holes(kv))
         return;
-    page->older = *first;
-    if (*first != FX_PAGE_NONE)
-        kv->pages[*first].newer = p;
-    *first = p;
+    page->older = newest_child(kv, page->parent, page->scope);
+    if (page->older != FX_PAGE_NONE)
+        kv->pages[page->older].newer = p;
+    set_newest_child(kv, page->parent, page->scope, p);
 }
 
 static void remove_child(fx_kv *kv, fx_page p)
@@ -391,7 +398,7 @@ static void remove_child(fx_kv *kv, fx_page p)
     if (page->newer != FX_PAGE_NONE)
         kv->pages[page->newer].older = page->older;
     else
-        *first_child(kv, page->parent, page->scope) = page->older;
+        set_newest_child(kv, page->parent, page->scope, page->older);
     if (page->older != FX_PAGE_NONE)
         kv->pages[page->older].newer = page->newer;
     page->newer = page->older = FX_PAGE_NONE;
@@ -576,9 +583,10 @@ fx_page fx_kv_find(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const 
     return FX_PAGE_NONE;
 }
 
-fx_page fx_kv_find_beginning(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const int32_t *units, int32_t n, int32_t *m)
+fx_page fx_kv_find_beginning(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const int32_t *units, int32_t n,
+                             int32_t *m)
 {
-    fx_page best = FX_PAGE_NONE, p = parent == FX_PAGE_NONE ? s->child : kv->pages[parent].child;
+    fx_page best = FX_PAGE_NONE, p = newest_child(kv, parent, s);
 
     FX_ASSERT(n <= kv->page_tokens);
     *m = 0;
@@ -596,6 +604,20 @@ fx_page fx_kv_find_beginning(const fx_kv *kv, const fx_kv_scope *s, fx_page pare
     return best;
 }
 
+bool fx_kv_ends_at(const fx_kv *kv, fx_page p, int32_t m)
+{
+    return m == kv->page_tokens || units_of(kv, p)[m] < 0;
+}
+
+void fx_kv_renew(fx_kv *kv, fx_page p)
+{
+    FX_ASSERT(kv->pages[p].in_tree && kv->pages[p].group == 0);
+    remove_child(kv, p);
+    add_child(kv, p);
+    fx_kv_ref(kv, p);
+    fx_kv_drop(kv, p);
+}
+
 fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128 *key, const int32_t *units,
                      fx_page p)
 {
@@ -605,6 +627,7 @@ fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128
 
     FX_ASSERT(page->refs > 0 && !page->in_tree && page->group == 0);
     if (known != FX_PAGE_NONE) {
+        fx_kv_renew(kv, known);
         fx_kv_ref(kv, known);
         fx_kv_drop(kv, p);
         return known;
@@ -754,7 +777,7 @@ static void check_place(const fx_kv *kv, fx_page p, uint32_t *children)
     if (page->newer != FX_PAGE_NONE)
         FX_ASSERT(kv->pages[page->newer].older == p);
     else if (!has_holes(kv))
-        FX_ASSERT(p == (parent == FX_PAGE_NONE ? page->scope->child : kv->pages[parent].child));
+        FX_ASSERT(p == newest_child(kv, parent, page->scope));
     if (page->hung != FX_PAGE_NONE)
         FX_ASSERT(kv->pages[page->hung].in_tree && kv->pages[page->hung].parent == p);
 }

@@ -1,7 +1,7 @@
 /* kv.h - the pool of pages that hold sequence state, and the prefix tree over them.
  *
  * Owns one big lazily touched buffer, cut into pages of state->page_bytes.  Knows page numbers,
- * reference counts, and which whole pages hold which units (token ids); knows nothing of
+ * reference counts, and which pages hold which units (token ids); knows nothing of
  * sequences (sched/) or of what is inside a page.
  *
  * Pages are taken in sets: those of all columns of one group (tensor/rows.h) for the same page_tokens
@@ -9,7 +9,7 @@
  * tree; where there is a second group, its sets hang on them.
  *
  *     fx_page p = fx_kv_take(kv, 0);                    refs 1, contents undefined
- *     p = fx_kv_insert(kv, scope, parent, &key, units, p);   full and computed: others may find it
+ *     p = fx_kv_insert(kv, scope, parent, &key, units, p);   computed: others may find it
  *     fx_page hit = fx_kv_find(kv, scope, parent, &key, units);
  *     fx_kv_ref(kv, hit);  ...  fx_kv_drop(kv, hit);
  *     fx_page w = fx_kv_take(kv, 1);  ...  w = fx_kv_hang(kv, p, w);  ...  fx_kv_hung(kv, hit)
@@ -102,13 +102,19 @@ fx_hash128 fx_kv_key(const fx_kv *kv, const fx_kv_scope *s, const fx_hash128 *be
  * Doesn't refer to it. */
 fx_page fx_kv_find(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const fx_hash128 *key,
                    const int32_t *units);
-/* The set after 'parent' that has most of these units, n <= page_tokens, at its beginning; FX_PAGE_NONE: none has the first, or it is
- * a pool whose parents may go before their children. *m: how many. Looks at the FX_KV_SIBLINGS newest. Doesn't refer to it. */
+/* The set after 'parent' that has most of these units, n <= page_tokens, at its beginning; FX_PAGE_NONE: none has the
+ * first, or it is a pool whose parents may go before their children. *m: how many. Looks at the FX_KV_SIBLINGS sets that
+ * were put in, or renewed, last. Doesn't refer to it. */
 #define FX_KV_SIBLINGS 64
-fx_page fx_kv_find_beginning(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const int32_t *units, int32_t n, int32_t *m);
-/* Puts a computed set that the caller refers to into the tree; where it isn't full, the units behind its end are -1, and it is
- * found by its beginning. If its like is there already,
- * returns that one, referred to, and drops 'p'; else returns p. 'parent' must be in the tree. */
+fx_page fx_kv_find_beginning(const fx_kv *kv, const fx_kv_scope *s, fx_page parent, const int32_t *units, int32_t n,
+                             int32_t *m);
+/* Whether a set of the tree holds no more than m units. */
+bool fx_kv_ends_at(const fx_kv *kv, fx_page p, int32_t m);
+/* A set of the tree counts as put in and used just now. */
+void fx_kv_renew(fx_kv *kv, fx_page p);
+/* Puts a computed set that the caller refers to into the tree; where it isn't full, the units behind its end are -1, and
+ * it is found by its beginning. If its like is there already, renews and returns that one, referred to, and drops 'p';
+ * else returns p. 'parent' must be in the tree. */
 fx_page fx_kv_insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const fx_hash128 *key, const int32_t *units,
                      fx_page p);
 /* The same for a set of group 1 with the units of p, which is in the tree. */

@@ -3,8 +3,8 @@
  * A plan has four passes over the sequences:
  *
  *     admit     waiting -> running, while there is a place and the pages would suffice
- *     extend    running sequences take over pages that others have computed meanwhile; with
- *               recurrent state, choices fork here
+ *     extend    running sequences take over pages that others have computed meanwhile, then copy the
+ *               beginnings of such as only begin alike; with recurrent state, choices fork here
  *     allot     the row budget: one row for each decoding sequence; of the rest, three
  *               quarters to the first prompt in order, the others shortest first
  *     reserve   in order, pages for the allotted rows; when there are none, the last in
@@ -194,17 +194,23 @@ static int32_t least_beginning(const fx_sched *s) { return FX_MAX(s->page_tokens
 static void leave_beginning(fx_sched *s, fx_seq *seq)
 {
     int32_t i = seq->n_computed / s->page_tokens, m = seq->n_computed % s->page_tokens;
-    int32_t *units = s->units;
+    fx_page parent = i > 0 ? *pages_at(s, seq, i - 1) : FX_PAGE_NONE, known;
+    int32_t *units = s->units, same;
     fx_hash128 key;
 
-    if (!has_beginnings(s) || m < least_beginning(s) || seq->n_in_tree != i || i >= seq->n_pages)
+    if (!has_beginnings(s) || m < least_beginning(s))
         return;
+    FX_ASSERT(seq->n_in_tree == i && i < seq->n_pages);
+    known = fx_kv_find_beginning(s->kv, seq->scope, parent, seq->tokens + (size_t)i * (size_t)s->page_tokens, m, &same);
+    if (same == m) {
+        fx_kv_renew(s->kv, known);
+        return;
+    }
     memcpy(units, seq->tokens + (size_t)i * (size_t)s->page_tokens, (size_t)m * sizeof *units);
     for (int32_t j = m; j < s->page_tokens; j++)
         units[j] = -1;
     key = fx_kv_key(s->kv, seq->scope, i > 0 ? key_of(s, seq, i - 1) : NULL, units);
-    put_set(s, seq, i, 0, fx_kv_insert(s->kv, seq->scope, i > 0 ? *pages_at(s, seq, i - 1) : FX_PAGE_NONE, &key, units,
-                                       *pages_at(s, seq, i)));
+    put_set(s, seq, i, 0, fx_kv_insert(s->kv, seq->scope, parent, &key, units, *pages_at(s, seq, i)));
 }
 
 /* A running sequence stops, but keeps its pages. */
@@ -472,7 +478,7 @@ static void copy_beginning(fx_sched *s, fx_seq *seq)
     fx_page parent = seq->n_pages > 0 ? *pages_at(s, seq, seq->n_pages - 1) : FX_PAGE_NONE, from;
     int32_t n = FX_MIN(seq->n_tokens - 1 - seq->n_computed, s->page_tokens), m;
 
-    if (!has_beginnings(s) || n < least_beginning(s))
+    if (n < least_beginning(s))
         return;
     from = fx_kv_find_beginning(s->kv, seq->scope, parent, seq->tokens + seq->n_computed, n, &m);
     if (from == FX_PAGE_NONE || m < least_beginning(s))
@@ -482,7 +488,12 @@ static void copy_beginning(fx_sched *s, fx_seq *seq)
         fx_kv_copy(s->kv, *pages_at(s, seq, seq->n_pages - 1), from);
         seq->n_computed += m;
     }
-    fx_kv_drop(s->kv, from);
+    if (fx_kv_ends_at(s->kv, from, m)) {         /* the copy goes on from there, and will serve for both */
+        fx_kv_drop_unlikely(s->kv, from);
+    } else {
+        fx_kv_drop(s->kv, from);
+        fx_kv_renew(s->kv, from);
+    }
 }
 
 /* Takes over whole pages that follow the sequence's own; sets 'waits'. */
@@ -510,15 +521,21 @@ static void share_pages(fx_sched *s, fx_seq *seq)
         fx_kv_snapshot_load(s->kv, *pages_at(s, seq, with - 1), seq->slot);
 }
 
-/* Takes over what others have computed of the rows that follow the sequence's own. */
-static void extend(fx_sched *s, fx_seq *seq)
+static bool at_page_end(const fx_sched *s, const fx_seq *seq) { return seq->n_computed == seq->n_pages * s->page_tokens; }
+
+/* Running sequences take over what others have computed of the rows that follow their own. Copies come last: a page for one might be
+ * what another was going to take over. */
+static void extend_all(fx_sched *s)
 {
-    seq->waits = false;
-    if (!s->limits.share || seq->n_computed != seq->n_pages * s->page_tokens)
-        return;
-    share_pages(s, seq);
-    if (!seq->waits)
-        copy_beginning(s, seq);
+    for (int32_t r = 0; r < s->n_running; r++) {
+        s->running[r]->waits = false;
+        if (s->limits.share && at_page_end(s, s->running[r]))
+            share_pages(s, s->running[r]);
+    }
+    for (int32_t r = 0; r < s->n_running; r++) {
+        if (has_beginnings(s) && !s->running[r]->waits && at_page_end(s, s->running[r]))
+            copy_beginning(s, s->running[r]);
+    }
 }
 
 /* ---- Plan: admission --------------------------------------------------------------------- */
@@ -832,8 +849,7 @@ const fx_step *fx_sched_plan(fx_sched *s)
         .n_columns = s->n_columns,
     };
     admit(s);
-    for (int32_t r = 0; r < s->n_running; r++)
-        extend(s, s->running[r]);
+    extend_all(s);
     fork_all(s);
     for (int32_t r = 0; r < s->n_running; r++)
         drop_behind(s, s->running[r]);

@@ -17,8 +17,9 @@
  * usually costs little).  The first in order can therefore always go on.
  *
  * Sharing: before a sequence computes a page, it looks for it in the tree; if a running
- * sequence before it is computing the same page, it waits for that. Of a page that only begins like its own, the
- * beginning is copied; a sequence that ends leaves the page it was in, too (not with windows or recurrent state).  Further choices of one
+ * sequence before it is computing the same page, it waits for that. Of a page that only begins
+ * like its own, the beginning is copied; a sequence that ends, or is preempted, leaves the page
+ * that it was in, too (not with windows or recurrent state).  Further choices of one
  * prompt (fx_sched_follow) wait for the leader's prompt and fork from its pages.
  *
  * Windows: of layers that read no further back than a window, the pages behind it are let go of

@@ -23,6 +23,10 @@ static const lower_case lower_cases[] = {
     { "all_reduce", 1,
       "%x = input f32[n,2]\n%z = input f32[n,2]\n%y = negate %x\n%a = all_reduce %x, %y, %z, %x\noutput %a",
       "f32[3,2] -10 4 -4 10 2 -6" },
+    { "all_reduce in order", 1,
+      "%b = constant f32[2], {16777216, -16777216}\n%o = constant f32[2], {1, -1}\n%x = add %o, %o\n%y = sub %x, %o\n"
+      "%a = all_reduce %b, %y, %o\noutput %a",
+      "f32[2] 16777216 -16777216" },
     { "two readers", 1,
       "%x = input f32[n,4]\n%a = add %x, %x\n%b = mul %a, %a\n%c = sub %a, %x\noutput %b, %c",
       "f32[3,4] 100 16 16 100 4 36 64 0 64 36 4 100\nf32[3,4] -5 2 -2 5 1 -3 4 0 -4 3 -1 -5" },

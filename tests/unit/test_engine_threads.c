@@ -116,6 +116,32 @@ TEST(many_clients)
     rig_close(&r);
 }
 
+/* What was dropped is gone for the next request, whatever the engine's thread does between them. */
+TEST(a_dropped_cache_is_gone)
+{
+    rig r;
+
+    REQUIRE(rig_open(&r, 8, 60, threaded(8), 200));
+    for (int i = 0; i < 40; i++) {
+        static gotten all;
+        int32_t ids[40];
+        fornax_request_options o;
+        fx_request *q = NULL;
+
+        make_prompt(ids, 40, 1);
+        o = asks(ids, 40, 1);
+        memset(&all, 0, sizeof all);
+        REQUIRE(fx_request_submit(&q, r.engine, &o, NULL) == FORNAX_OK);
+        take_events(q, &all, -1);
+        CHECK_EQ_I64(all.cached, i % 2 ? 32 : 0);
+        fx_request_close(q);
+        usleep((useconds_t)(i % 5) * 10000);
+        if (i % 2)
+            fx_engine_drop_cache(r.engine);
+    }
+    rig_close(&r);
+}
+
 /* ---- Callbacks -------------------------------------------------------------------------- */
 
 typedef struct counted {

@@ -1,5 +1,7 @@
 /* test_kv.c - the page pool and prefix tree: invariants under random use, eviction order,
  * what makes pages different. */
+#include <sys/mman.h>
+
 #include "fxtest.h"
 #include "kv/kv.h"
 
@@ -156,7 +158,6 @@ TEST(eviction_is_least_recent_and_leaf_first)
     fx_kv_close(kv);
 }
 
-/* Equal keys are not enough: scope, parent and units are compared. */
 static fx_page insert(fx_kv *kv, fx_kv_scope *s, fx_page parent, const int32_t *units)
 {
     fx_hash128 key = fx_kv_key(kv, s, NULL, units);      /* any will do */
@@ -196,6 +197,10 @@ TEST(the_longest_beginning_is_found)
             fx_kv_drop(kv, insert(kv, s, parent, (const int32_t[PT]){ 60, i, i, i }));
         CHECK(fx_kv_find_beginning(kv, s, parent, units[0], PT, &m) == FX_PAGE_NONE);
         CHECK(fx_kv_find_beginning(kv, s, parent, units[3], PT, &m) == set[3]);
+        fx_kv_renew(kv, set[0]);                                 /* by that it is the newest */
+        CHECK(fx_kv_find_beginning(kv, s, parent, units[0], PT, &m) == set[0]);
+        CHECK(fx_kv_find_beginning(kv, s, parent, units[3], PT, &m) == FX_PAGE_NONE);
+        CHECK(fx_kv_ends_at(kv, set[0], 4) && !fx_kv_ends_at(kv, set[0], 3) && fx_kv_ends_at(kv, set[2], 3) && !fx_kv_ends_at(kv, set[2], 2));
         for (int i = 0; i < 4; i++)
             fx_kv_drop(kv, set[i]);
         if (depth)
@@ -210,10 +215,21 @@ TEST(the_longest_beginning_is_found)
     fx_kv_close(kv);
 }
 
+static bool in_memory(uint8_t *p, size_t n)
+{
+    static unsigned char pages[1 << 16];
+
+    CHECK(n / 4096 <= sizeof pages && mincore(p, n, pages) == 0);
+    for (size_t i = 0; i < n / 4096; i++)
+        if (!(pages[i] & 1))
+            return false;
+    return true;
+}
+
 /* What is touched is free: used pages keep what they hold. */
 TEST(memory_is_touched_ahead)
 {
-    enum { PAGES = 400 };
+    enum { PAGES = 450 };
     fx_state_table big = table;
     fx_error err = { 0 };
     fx_kv *kv = NULL;
@@ -228,6 +244,8 @@ TEST(memory_is_touched_ahead)
         for (int steps = 0; fx_kv_touch(kv, (size_t)8 << 20); steps++)
             REQUIRE(steps < 5);          /* of 2 MiB */
         CHECK(!fx_kv_touch(kv, 0));
+        CHECK(in_memory(fx_kv_base(kv) + (size_t)n * big.page_bytes, (size_t)8 << 20));
+        CHECK(!in_memory(fx_kv_base(kv) + (size_t)n * big.page_bytes, (size_t)12 << 20));
     }
     for (int i = 0; i < n; i++)
         for (size_t at = 0; at < big.page_bytes; at += 512)
@@ -243,6 +261,7 @@ TEST(memory_is_touched_ahead)
     fx_kv_close(kv);
 }
 
+/* Equal keys are not enough: scope, parent and units are compared. */
 TEST(a_collision_is_a_miss)
 {
     fx_kv *kv = open_kv(4);

@@ -72,7 +72,7 @@ static void check_pages(const fx_step *s)
         for (int g = 0; g < table.n_groups; g++) {
             int32_t window = table.groups[g].window, low = window > 0 ? FX_MAX(q->pos0 + 1 - window, 0) : 0;
 
-            for (int32_t p = low / PT; p <= (q->pos0 + q->n_rows - 1) / PT; p++)
+            for (int32_t p = low / table.page_tokens; p <= (q->pos0 + q->n_rows - 1) / table.page_tokens; p++)
                 for (int32_t c = table.groups[g].first; c < table.groups[g].first + table.groups[g].n; c++)
                     CHECK(q->pages[p * table.n_columns + c] != FX_PAGE_NONE);
         }
@@ -182,35 +182,69 @@ static void run_prompt(bench *b, test_seq *t, int32_t want_found)
     while (t->seq.n_tokens == t->seq.n_prompt)
         rows += step(b);
     CHECK_EQ_I64(t->seq.n_prompt - rows, want_found);
-    CHECK_EQ_I64(t->seq.n_cached, want_found / PT * PT);
+    CHECK_EQ_I64(t->seq.n_cached, want_found / table.page_tokens * table.page_tokens);
     fx_sched_remove(&b->sched, &t->seq);
+}
+
+typedef struct beginning_row {
+    int32_t n, first, other_from, found;          /* tokens first, first + 1, ... and others from there on */
+} beginning_row;
+
+static void run_prompts(bench *b, const beginning_row *rows, size_t n)
+{
+    static test_seq t;
+
+    for (size_t i = 0; i < n; i++) {
+        set(b, &t, rows[i].n, rows[i].first, 0);
+        for (int32_t k = rows[i].other_from; k < rows[i].n; k++)
+            t.tokens[k] += 5000;
+        run_prompt(b, &t, rows[i].found);
+    }
 }
 
 /* Of a page that begins alike the beginning is copied; the page that a sequence ended in is there too. */
 TEST(pages_serve_in_part)
 {
     static test_seq t;
-    static const struct {
-        int32_t n, first, other_from, found;      /* tokens first, first + 1, ... and others from there on */
-    } rows[] = {
+    static const beginning_row rows[] = {
         { 14, 100, 64, 0 },  { 14, 100, 64, 13 }, { 20, 100, 64, 14 }, { 20, 100, 11, 11 }, { 20, 100, 11, 19 },
         { 20, 100, 64, 19 }, { 3, 100, 64, 2 },   { 3, 100, 1, 1 },    { 20, 200, 64, 0 },  { 20, 200, 2, 2 },
+    };
+    static const beginning_row long_pages[] = {          /* of 32: from 4 tokens on */
+        { 35, 100, 64, 0 }, { 40, 100, 64, 32 }, { 40, 100, 35, 32 }, { 40, 100, 36, 36 }, { 3, 100, 64, 0 }, { 5, 100, 64, 4 },
     };
     bench b;
 
     open_bench(&b, 64, 3, 8, 8);
-    for (size_t i = 0; i < FX_COUNT(rows); i++) {
-        set(&b, &t, rows[i].n, rows[i].first, 0);
-        for (int32_t k = rows[i].other_from; k < rows[i].n; k++)
-            t.tokens[k] += 5000;
-        run_prompt(&b, &t, rows[i].found);
-    }
+    run_prompts(&b, rows, FX_COUNT(rows));
+    CHECK_EQ_I64(fx_kv_count(b.kv).cached, 4 + 2 + 3 + 1 + 5 + 5);       /* nothing twice */
     close_bench(&b);
+    table.page_tokens = 32;
+    open_bench(&b, 64, 3, 40, 40);
+    run_prompts(&b, long_pages, FX_COUNT(long_pages));
+    close_bench(&b);
+    table.page_tokens = PT;
     open_bench(&b, 4, 1, 8, 8);                   /* no page for a copy beside the one that it is made of */
     for (int i = 0; i < 2; i++) {
         set(&b, &t, 15, 100, 0);
         run_prompt(&b, &t, i == 0 ? 0 : 12);
     }
+    close_bench(&b);
+}
+
+TEST(what_is_preempted_computes_one_token_again)
+{
+    static test_seq t;
+    bench b;
+
+    open_bench(&b, 64, 1, 8, 8);
+    add(&b, &t, 14, 100, 0);
+    step(&b);
+    step(&b);
+    CHECK_EQ_I64(t.seq.n_computed, 14);
+    fx_sched_preempt(&b.sched, &t.seq);
+    CHECK_EQ_I64(step(&b), 1);
+    fx_sched_remove(&b.sched, &t.seq);
     close_bench(&b);
 }
 
