@@ -227,6 +227,7 @@ TEST(pages_serve_in_part)
     open_bench(&b, 4, 1, 8, 8);                   /* no page for a copy beside the one that it is made of */
     for (int i = 0; i < 2; i++) {
         set(&b, &t, 15, 100, 0);
+        t.seq.cap = 16;
         run_prompt(&b, &t, i == 0 ? 0 : 12);
     }
     close_bench(&b);
