@@ -272,11 +272,14 @@ static bool step_locked(fx_engine *e)
  * wait for: a host may take milliseconds for each huge page. */
 static void idle_locked(fx_engine *e)
 {
-    struct timespec until = fx_thread_in(IDLE_MS);
+    struct timespec until;
 
-    if (e->pages_ready)
+    if (e->pages_ready) {
         pthread_cond_wait(&e->wake, &e->lock);
-    else if (pthread_cond_timedwait(&e->wake, &e->lock, &until) == ETIMEDOUT && !has_work(e) && !e->closing)
+        return;
+    }
+    until = fx_thread_in(IDLE_MS);
+    if (pthread_cond_timedwait(&e->wake, &e->lock, &until) == ETIMEDOUT && !has_work(e) && !e->closing)
         e->pages_ready = !fx_kv_touch(e->kv, TOUCH_BYTES);
 }
 

@@ -19,7 +19,6 @@
 #include "tensor/blocks.h"
 
 #define MAX_M FX_Q8_PANEL
-#define AHEAD 128                    /* bytes that weights are fetched before they are used, if that is sooner than they are read */
 
 /* A block on its way through the registers. */
 typedef struct block {
@@ -232,7 +231,7 @@ SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t
 {
     const fx_pack p = fx_pack_of(type);
     const bool near = M <= (p.bits == 8 ? 4 : 1);     /* reading is slower than multiplying; else the next tile is fetched */
-    const int64_t tile = (blocks + p.blocks - 1) / p.blocks * p.bytes;
+    const int64_t tile = FX_DIV_UP(blocks, p.blocks) * p.bytes;
     __m512 acc[MAX_M];
 
     FX_UNROLL
@@ -242,15 +241,7 @@ SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t
         for (int i = 0; i < p.blocks && i < blocks; i++, x += FX_Q8_WORDS * W) {
             block b = { w + fx_pack_quants_at(p, i), w + fx_pack_scales_at(p, i), w + fx_pack_d_at(p, i), x, table_of(p, w) };
 
-            FX_UNROLL
-            for (int j = 0; j * 64 * p.blocks < p.bytes; j++) {
-                const uint8_t *line = w + (i * p.bytes / p.blocks & -64) + j * 64;
-
-                if (near)
-                    FX_PREFETCH(line + AHEAD);
-                else
-                    FX_PREFETCH_L2(line + tile);
-            }
+            fetch_block(p, w, i, near ? AHEAD : tile, near);
             any_block(p, W, M, &b, acc);
         }
     FX_UNROLL

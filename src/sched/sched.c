@@ -104,6 +104,18 @@ static fx_page *set_at(const fx_sched *s, const fx_seq *seq, int32_t i, int g)
     return pages_at(s, seq, i) + s->groups[g]->first;
 }
 
+/* The set before page i, FX_PAGE_NONE: that is the first. */
+static fx_page parent_at(const fx_sched *s, const fx_seq *seq, int32_t i)
+{
+    return i > 0 ? *pages_at(s, seq, i - 1) : FX_PAGE_NONE;
+}
+
+/* The units of page i. */
+static const int32_t *units_at(const fx_sched *s, const fx_seq *seq, int32_t i)
+{
+    return seq->tokens + (size_t)i * (size_t)s->page_tokens;
+}
+
 /* The sequence has the set 'p' at page i. */
 static void put_set(fx_sched *s, fx_seq *seq, int32_t i, int g, fx_page p)
 {
@@ -175,8 +187,7 @@ static const fx_hash128 *key_of(const fx_sched *s, fx_seq *seq, int32_t page)
     for (; seq->n_keys <= page; seq->n_keys++) {
         int32_t i = seq->n_keys;
 
-        seq->keys[i] = fx_kv_key(s->kv, seq->scope, i > 0 ? &seq->keys[i - 1] : NULL,
-                                 seq->tokens + (size_t)i * (size_t)s->page_tokens);
+        seq->keys[i] = fx_kv_key(s->kv, seq->scope, i > 0 ? &seq->keys[i - 1] : NULL, units_at(s, seq, i));
     }
     return &seq->keys[page];
 }
@@ -194,19 +205,19 @@ static int32_t least_beginning(const fx_sched *s) { return FX_MAX(s->page_tokens
 static void leave_beginning(fx_sched *s, fx_seq *seq)
 {
     int32_t i = seq->n_computed / s->page_tokens, m = seq->n_computed % s->page_tokens;
-    fx_page parent = i > 0 ? *pages_at(s, seq, i - 1) : FX_PAGE_NONE, known;
+    fx_page parent = parent_at(s, seq, i), known;
     int32_t *units = s->units, same;
     fx_hash128 key;
 
     if (!has_beginnings(s) || m < least_beginning(s))
         return;
     FX_ASSERT(seq->n_in_tree == i && i < seq->n_pages);
-    known = fx_kv_find_beginning(s->kv, seq->scope, parent, seq->tokens + (size_t)i * (size_t)s->page_tokens, m, &same);
+    known = fx_kv_find_beginning(s->kv, seq->scope, parent, units_at(s, seq, i), m, &same);
     if (same == m) {
         fx_kv_renew(s->kv, known);
         return;
     }
-    memcpy(units, seq->tokens + (size_t)i * (size_t)s->page_tokens, (size_t)m * sizeof *units);
+    memcpy(units, units_at(s, seq, i), (size_t)m * sizeof *units);
     for (int32_t j = m; j < s->page_tokens; j++)
         units[j] = -1;
     key = fx_kv_key(s->kv, seq->scope, i > 0 ? key_of(s, seq, i - 1) : NULL, units);
@@ -390,7 +401,7 @@ static int32_t pages_to_share(const fx_sched *s, const fx_seq *seq)
 
 static fx_page find_page(const fx_sched *s, fx_seq *seq, int32_t i, fx_page parent)
 {
-    return fx_kv_find(s->kv, seq->scope, parent, key_of(s, seq, i), seq->tokens + (size_t)i * (size_t)s->page_tokens);
+    return fx_kv_find(s->kv, seq->scope, parent, key_of(s, seq, i), units_at(s, seq, i));
 }
 
 /* How many leading pages two sequences have in common: keys are chained, so equal
@@ -432,7 +443,7 @@ static int32_t find_prefix(const fx_sched *s, fx_seq *seq, int32_t *known)
     int32_t from = seq->n_behind[1];                 /* the second group is there without a gap */
 
     for (; n < share; n++) {
-        fx_page p = find_page(s, seq, n, n > 0 ? *pages_at(s, seq, n - 1) : FX_PAGE_NONE);
+        fx_page p = find_page(s, seq, n, parent_at(s, seq, n));
 
         if (p == FX_PAGE_NONE)
             break;
@@ -475,24 +486,24 @@ static bool add_pages(fx_sched *s, fx_seq *seq)
 /* The sequence's next page begins with what it has in common with one in the tree. */
 static void copy_beginning(fx_sched *s, fx_seq *seq)
 {
-    fx_page parent = seq->n_pages > 0 ? *pages_at(s, seq, seq->n_pages - 1) : FX_PAGE_NONE, from;
-    int32_t n = FX_MIN(seq->n_tokens - 1 - seq->n_computed, s->page_tokens), m;
+    int32_t i = seq->n_pages, n = FX_MIN(seq->n_tokens - 1 - seq->n_computed, s->page_tokens), m;
+    fx_page from;
 
     if (n < least_beginning(s))
         return;
-    from = fx_kv_find_beginning(s->kv, seq->scope, parent, seq->tokens + seq->n_computed, n, &m);
+    from = fx_kv_find_beginning(s->kv, seq->scope, parent_at(s, seq, i), units_at(s, seq, i), n, &m);
     if (from == FX_PAGE_NONE || m < least_beginning(s))
         return;
     fx_kv_ref(s->kv, from);              /* else it may be taken for the copy */
     if (add_pages(s, seq)) {
-        fx_kv_copy(s->kv, *pages_at(s, seq, seq->n_pages - 1), from);
+        fx_kv_copy(s->kv, *pages_at(s, seq, i), from);
         seq->n_computed += m;
     }
     if (fx_kv_ends_at(s->kv, from, m)) {         /* the copy goes on from there, and will serve for both */
         fx_kv_drop_unlikely(s->kv, from);
     } else {
-        fx_kv_drop(s->kv, from);
         fx_kv_renew(s->kv, from);
+        fx_kv_drop(s->kv, from);
     }
 }
 
@@ -868,10 +879,7 @@ const fx_step *fx_sched_plan(fx_sched *s)
 /* The sequence's page i, full and computed, goes into the tree. */
 static void publish_page(fx_sched *s, fx_seq *seq, int32_t i)
 {
-    const fx_hash128 *key = key_of(s, seq, i);
-    fx_page parent = i > 0 ? *pages_at(s, seq, i - 1) : FX_PAGE_NONE;
-
-    put_set(s, seq, i, 0, fx_kv_insert(s->kv, seq->scope, parent, key, seq->tokens + (size_t)i * (size_t)s->page_tokens,
+    put_set(s, seq, i, 0, fx_kv_insert(s->kv, seq->scope, parent_at(s, seq, i), key_of(s, seq, i), units_at(s, seq, i),
                                        *set_at(s, seq, i, 0)));
     if (s->n_groups > 1)
         put_set(s, seq, i, 1, fx_kv_hang(s->kv, *set_at(s, seq, i, 0), *set_at(s, seq, i, 1)));
