@@ -29,4 +29,13 @@ fx_cpu fx_cpu_detect(void);                        /* the best this machine has 
 fx_status fx_cpu_choose(fx_cpu *out, const char *name, fx_error *err);
 const char *fx_cpu_level_name(fx_cpu_level l);
 
+/* Of functions fn, fn_avx2 and so on, which do the same, the one for the chosen level. */
+#if defined(__x86_64__)
+#define FX_OF_LEVEL(cpu, fn) ((cpu)->level == FX_CPU_AVX512 ? fn##_avx512 : (cpu)->level == FX_CPU_AVX2 ? fn##_avx2 : fn)
+#elif defined(__aarch64__)
+#define FX_OF_LEVEL(cpu, fn) ((cpu)->level == FX_CPU_NEON ? fn##_neon : fn)
+#else
+#define FX_OF_LEVEL(cpu, fn) ((void)(cpu), fn)
+#endif
+
 #endif

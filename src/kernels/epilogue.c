@@ -48,17 +48,4 @@ void fx_epilogue_round(const fx_epilogue *e, const float *acc, int64_t ld, int64
         e->put(&e->q8, *e->n_rows, row0, m, from, whole, (fx_cmat){ e->y.p + row0 * e->y.ld + from, e->y.ld });
 }
 
-fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu)
-{
-#if defined(__x86_64__)
-    if (cpu->level == FX_CPU_AVX512)
-        return fx_epilogue_store_avx512;
-    if (cpu->level == FX_CPU_AVX2)
-        return fx_epilogue_store_avx2;
-#elif defined(__aarch64__)
-    if (cpu->level == FX_CPU_NEON)
-        return fx_epilogue_store_neon;
-#endif
-    (void)cpu;
-    return fx_epilogue_store;
-}
+fx_epilogue_fn fx_epilogue_find(const fx_cpu *cpu) { return FX_OF_LEVEL(cpu, fx_epilogue_store); }

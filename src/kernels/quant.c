@@ -56,17 +56,4 @@ void fx_q8_run(const fx_quant_args *a, int64_t t0, int64_t t1, fx_q8_put_fn put)
 #define SET fx_kernels_quant
 #include "kernels/quant_rows.def"
 
-fx_q8_put_fn fx_q8_put_find(const fx_cpu *cpu)
-{
-#if defined(__x86_64__)
-    if (cpu->level == FX_CPU_AVX512)
-        return fx_q8_put_avx512;
-    if (cpu->level == FX_CPU_AVX2)
-        return fx_q8_put_avx2;
-#elif defined(__aarch64__)
-    if (cpu->level == FX_CPU_NEON)
-        return fx_q8_put_neon;
-#endif
-    (void)cpu;
-    return fx_q8_put;
-}
+fx_q8_put_fn fx_q8_put_find(const fx_cpu *cpu) { return FX_OF_LEVEL(cpu, fx_q8_put); }

@@ -488,6 +488,7 @@ static void copy_beginning(fx_sched *s, fx_seq *seq)
 {
     int32_t i = seq->n_pages, n = FX_MIN(seq->n_tokens - 1 - seq->n_computed, s->page_tokens), m;
     fx_page from;
+    bool copied;
 
     if (n < least_beginning(s))
         return;
@@ -495,11 +496,12 @@ static void copy_beginning(fx_sched *s, fx_seq *seq)
     if (from == FX_PAGE_NONE || m < least_beginning(s))
         return;
     fx_kv_ref(s->kv, from);              /* else it may be taken for the copy */
-    if (add_pages(s, seq)) {
+    copied = add_pages(s, seq);
+    if (copied) {
         fx_kv_copy(s->kv, *pages_at(s, seq, i), from);
         seq->n_computed += m;
     }
-    if (fx_kv_ends_at(s->kv, from, m)) {         /* the copy goes on from there, and will serve for both */
+    if (copied && fx_kv_ends_at(s->kv, from, m)) {     /* the copy goes on from there, and will serve for both */
         fx_kv_drop_unlikely(s->kv, from);
     } else {
         fx_kv_renew(s->kv, from);
