@@ -183,9 +183,11 @@ typedef struct fornax_model_info {
     int matryoshka;             /* 1: its files say that vectors may be shortened (is_matryoshka,
                                    matryoshka_dimensions); then only to the dimensions they list, if any */
     /* What a token costs: bytes of weights that a step reads for one row, and multiplications with
-     * weights for a row without logits, by how they are done: int8, bf16 weights, else f32. */
+     * weights for a row without logits, by how they are done: int8, bf16 weights, else f32; and what a
+     * row with logits adds. */
     int64_t step_bytes;
     int64_t int8_products, bf16_products, f32_products;
+    int64_t int8_logit_products, bf16_logit_products, f32_logit_products;
     /* And what each position before it adds, in layers that see all: bytes of keys and values that are
      * read, multiplications with them. */
     int64_t context_bytes, context_products;

@@ -173,9 +173,12 @@ static fx_status fill_info(fornax_model *m, const fx_model_desc *d, fx_dtype_mod
     i->file_bytes = (int64_t)fx_weights_file_bytes(m->weights);
     i->weight_bytes = (int64_t)fx_program_weight_bytes(m->program);
     i->step_bytes = work.bytes;
-    i->int8_products = work.int8;
-    i->bf16_products = work.bf16;
-    i->f32_products = work.f32;
+    i->int8_products = work.row.int8;
+    i->bf16_products = work.row.bf16;
+    i->f32_products = work.row.f32;
+    i->int8_logit_products = work.logits.int8;
+    i->bf16_logit_products = work.logits.bf16;
+    i->f32_logit_products = work.logits.f32;
     i->context_bytes = work.context_bytes;
     i->context_products = work.context_products;
     i->vocab_size = d->vocab;

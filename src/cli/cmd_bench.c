@@ -6,7 +6,7 @@
  * requests over all the time, their prompts' too.
  *
  * Both are also given as shares of what the machine can do, measured beside them (limits.h). Decode: bytes of
- * weights that a step reads, times steps, over the read bandwidth. Prefill: the time that all multiplications
+ * weights that a step reads, times steps, over the read bandwidth. Prefill, and decode too: the time that all multiplications
  * with weights would take at the peaks, over the time taken; for bf16 weights the peak is the faster of bf16 and f32.
  *
  * With --context the same for long contexts: one request each, whose prompt and --gen tokens are that long together.
@@ -200,15 +200,14 @@ typedef struct results {
     double prefill, decode, total;       /* tokens a second */
     fx_limits limits;
     double prefill_share, decode_share;  /* of the limits; 0: unknown */
+    double decode_multiply_share;
 } results;
 
-/* Seconds that the multiplications of one row take at the least, when 'seen' positions are before it; NAN: unknown. */
-static double row_seconds(const fx_limits *l, const fornax_model_info *info, double seen)
+/* Seconds that these multiplications take at the least; NAN: unknown. */
+static double seconds_of(const fx_limits *l, double int8, double bf16, double f32)
 {
+    const double parts[][2] = { { int8, l->int8 }, { bf16, FX_MAX(l->bf16, l->f32) }, { f32, l->f32 } };
     double seconds = 0;
-    const double parts[][2] = { { (double)info->int8_products, l->int8 },
-                                { (double)info->bf16_products, FX_MAX(l->bf16, l->f32) },
-                                { (double)info->f32_products + seen * (double)info->context_products, l->f32 } };
 
     for (size_t i = 0; i < FX_COUNT(parts); i++) {
         if (parts[i][0] > 0)
@@ -217,11 +216,25 @@ static double row_seconds(const fx_limits *l, const fornax_model_info *info, dou
     return seconds;
 }
 
+/* The same of one row without logits, when 'seen' positions are before it; and what logits add. */
+static double row_seconds(const fx_limits *l, const fornax_model_info *i, double seen)
+{
+    return seconds_of(l, (double)i->int8_products, (double)i->bf16_products, (double)i->f32_products + seen * (double)i->context_products);
+}
+
+static double logit_seconds(const fx_limits *l, const fornax_model_info *i)
+{
+    return seconds_of(l, (double)i->int8_logit_products, (double)i->bf16_logit_products, (double)i->f32_logit_products);
+}
+
+static double share(double rate, double seconds) { return isnan(seconds) ? 0 : rate * seconds; }
+
 static void find_shares(results *r, const fornax_model_info *info, int64_t batch)
 {
     double seconds = row_seconds(&r->limits, info, 0);
 
-    r->prefill_share = isnan(seconds) ? 0 : r->prefill * seconds;
+    r->prefill_share = share(r->prefill, seconds);
+    r->decode_multiply_share = share(r->decode, seconds + logit_seconds(&r->limits, info));
     r->decode_share = r->decode / (double)batch * (double)info->step_bytes / r->limits.read;
 }
 
@@ -232,8 +245,11 @@ static void print_rates(const bench_opts *opt, const fornax_model_info *info, co
     printf("%s (%s)\n  prefill %lld  %10.1f tokens/s", info->name, info->numerics_id, (long long)opt->prompt, r->prefill);
     if (r->prefill_share > 0)
         printf("  %3.0f %% of what the processor can multiply", 100 * r->prefill_share);
-    printf("\n  decode x%lld  %10.1f tokens/s  %3.0f %% of what it can read (%.1f GB/s)\n", (long long)opt->batch, r->decode,
+    printf("\n  decode x%lld  %10.1f tokens/s  %3.0f %% of what it can read (%.1f GB/s)", (long long)opt->batch, r->decode,
            100 * r->decode_share, r->limits.read / 1e9);
+    if (r->decode_multiply_share > 0)
+        printf(", %.0f %% of what it can multiply", 100 * r->decode_multiply_share);
+    printf("\n");
     if (opt->fill > 1)
         printf("  total        %10.1f tokens/s with prompts of %lld\n", r->total, (long long)opt->fill);
     printf("  load         %10.1f ms\n  resident     %10.1f MiB (file %.1f MiB)\n", info->load_ms,
@@ -254,11 +270,13 @@ static void print_json(const bench_opts *opt, const fornax_context *ctx, const f
            fornax_context_threads(ctx), (long long)opt->prompt, (long long)opt->gen, (long long)opt->batch,
            (long long)opt->fill, r->prefill, r->decode, r->total, info->load_ms, (long long)resident_bytes(), (long long)info->weight_bytes,
            (long long)info->file_bytes);
-    printf("\"prefill_share\": %.4f, \"decode_share\": %.4f, \"step_bytes\": %lld, \"int8_products\": %lld, "
-           "\"bf16_products\": %lld, \"f32_products\": %lld, \"read_limit\": %.0f, \"int8_limit\": %.0f, "
+    printf("\"prefill_share\": %.4f, \"decode_share\": %.4f, \"decode_multiply_share\": %.4f, \"step_bytes\": %lld, "
+           "\"int8_products\": %lld, \"bf16_products\": %lld, \"f32_products\": %lld, \"int8_logit_products\": %lld, "
+           "\"bf16_logit_products\": %lld, \"f32_logit_products\": %lld, \"read_limit\": %.0f, \"int8_limit\": %.0f, "
            "\"bf16_limit\": %.0f, \"f32_limit\": %.0f}\n",
-           r->prefill_share, r->decode_share, (long long)info->step_bytes, (long long)info->int8_products,
-           (long long)info->bf16_products, (long long)info->f32_products, r->limits.read, r->limits.int8,
+           r->prefill_share, r->decode_share, r->decode_multiply_share, (long long)info->step_bytes, (long long)info->int8_products,
+           (long long)info->bf16_products, (long long)info->f32_products, (long long)info->int8_logit_products,
+           (long long)info->bf16_logit_products, (long long)info->f32_logit_products, r->limits.read, r->limits.int8,
            r->limits.bf16, r->limits.f32);
     fx_buf_done(&name);
 }
@@ -394,7 +412,7 @@ static void find_context_shares(const bench_opts *opt, const fornax_model_info *
     double prompt = (double)(tokens - opt->gen), seconds = row_seconds(l, info, prompt / 2);
     double bytes = (double)info->step_bytes + (prompt + (double)opt->gen / 2) * (double)info->context_bytes;
 
-    r->prefill_share = isnan(seconds) ? 0 : r->prefill * seconds;
+    r->prefill_share = share(r->prefill, seconds);
     r->decode_share = r->decode * bytes / l->read;
 }
 

@@ -58,13 +58,13 @@ static void add_work(const fx_program *p, const fx_launch *l, fx_program_work *s
 {
     const fx_plan_weight *w = &p->plan->weights[l->in[1].index];
     const fx_bound_weight *b = &p->weights[l->in[1].index];
-    int64_t rows = w->rows, products;
+    fx_products *products = l->rows == FX_ROWS_STEP ? &sum->row : &sum->logits;
+    int64_t rows = w->rows;
 
     if (w->experts)                      /* a row goes to some of them */
         rows = rows / w->experts * l->args.experts.top;
-    products = l->rows == FX_ROWS_STEP ? rows * w->cols : 0;
     sum->bytes += rows * (int64_t)fx_dtype_row_bytes(b->dtype, w->cols);
-    *(w->q8 ? &sum->int8 : b->dtype == FX_BF16 ? &sum->bf16 : &sum->f32) += products;
+    *(w->q8 ? &products->int8 : b->dtype == FX_BF16 ? &products->bf16 : &products->f32) += rows * w->cols;
 }
 
 static void add_context(const fx_program *p, const fx_attend_args *a, fx_program_work *sum)

@@ -21,11 +21,16 @@ typedef struct fx_exec fx_exec;
 
 const fx_state_table *fx_program_state(const fx_program *p);
 int64_t fx_program_vocab(const fx_program *p);
-/* What a row costs: bytes of weights read; multiplications with weights, those for logits left out, by how
- * they are done. And for each position before it, in layers that see all of them: bytes of keys and values,
- * multiplications with them. */
+/* Multiplications with weights, by how they are done. */
+typedef struct fx_products {
+    int64_t int8, bf16, f32;
+} fx_products;
+
+/* What a row costs: bytes of weights read, products of one without logits, those that logits add. And for each position
+ * before it, in layers that see all of them: bytes of keys and values, multiplications with them. */
 typedef struct fx_program_work {
-    int64_t bytes, int8, bf16, f32;
+    int64_t bytes;
+    fx_products row, logits;
     int64_t context_bytes, context_products;
 } fx_program_work;
 fx_program_work fx_program_row_work(const fx_program *p);

@@ -259,6 +259,9 @@ def test_bench():
     assert r["prefill_tps"] > 0 and r["decode_tps"] > 0 and r["threads"] >= 1 and r["rss_bytes"] > 0 and r["cpu"]
     products = r["int8_products"] + r["bf16_products"] + r["f32_products"]
     assert 0 < products < r["step_bytes"] * 8 and r["read_limit"] > 1e8
+    with_logits = products + r["int8_logit_products"] + r["bf16_logit_products"] + r["f32_logit_products"]
+    assert with_logits >= products + 512                                    # at least the output head's
+    assert r["decode_multiply_share"] > 0 and r["prefill_share"] > 0
     # weights this small come from a cache, so the share may be above 1
     assert r["decode_share"] == pytest.approx(r["decode_tps"] / 3 * r["step_bytes"] / r["read_limit"], rel=0.01)
     assert "tokens/s" in ok("bench", TINY, "--prompt", "32", "--gen", "8", "--repeat", "1")
