@@ -46,7 +46,7 @@ static fx_kop *index_op(fx_lk *c, fx_kir_code code, fx_kop *a, fx_kop *b)
             return fx_lk_num(c, code == FX_KIR_DIV ? x / y : x % y);
     }
     s = fx_lk_hoist(c, in, 2, own);
-    op = fx_kir_op2(c->m, code, own[0], own[1]);
+    op = op2(c, code, own[0], own[1]);
     fx_lk_leave(c, s);
     return op;
 }
@@ -95,7 +95,7 @@ fx_kop *fx_lk_mask(fx_lk *c, fx_kop *on)
 {
     fx_kop *was = c->mask;
 
-    c->mask = was && on ? fx_kir_op2(c->m, FX_KIR_AND, was, on) : on ? on : was;
+    c->mask = was && on ? op2(c, FX_KIR_AND, was, on) : on ? on : was;
     return was;
 }
 
@@ -302,13 +302,11 @@ fx_kop *fx_lk_fold_end(fx_lk *c, const fx_lk_fold *f, fx_kop *a, fx_kop *b)
 
 fx_kop *fx_lk_within(fx_lk *c, fx_kop *at, fx_kop *lo, fx_kop *hi)
 {
-    return fx_kir_op2(c->m, FX_KIR_AND, fx_kir_op2(c->m, FX_KIR_LE, lo, at), fx_kir_op2(c->m, FX_KIR_LT, at, hi));
+    return op2(c, FX_KIR_AND, op2(c, FX_KIR_LE, lo, at), op2(c, FX_KIR_LT, at, hi));
 }
 
 /* ---- Element by element -------------------------------------------------------------------------------- */
 
-static fx_kop *op1(fx_lk *c, fx_kir_code code, fx_kop *a) { return fx_kir_op1(c->m, code, a); }
-static fx_kop *op2(fx_lk *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
 
 /* x's number in the type of 'like'. */
 fx_kop *fx_lk_const(fx_lk *c, const fx_kop *like, double x)
@@ -408,10 +406,10 @@ static fx_kop *map_mod(fx_lk *c, const fx_op *op, fx_kop *a, fx_kop *b, fx_kir_c
     if (!a || !r)
         return NULL;
     other = op2(c, FX_KIR_NE, op2(c, FX_KIR_LT, r, zero), op2(c, FX_KIR_LT, b, zero));
-    y = fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_AND, other, op2(c, FX_KIR_NE, r, zero)), op2(c, FX_KIR_ADD, r, b), r);
+    y = select3(c, op2(c, FX_KIR_AND, other, op2(c, FX_KIR_NE, r, zero)), op2(c, FX_KIR_ADD, r, b), r);
     if (fx_dtype_is_float(a->type.t))    /* a zero has b's sign */
-        return fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_EQ, r, zero), op2(c, FX_KIR_COPYSIGN, zero, b), y);
-    return fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_EQ, b, zero), zero, y);
+        return select3(c, op2(c, FX_KIR_EQ, r, zero), op2(c, FX_KIR_COPYSIGN, zero, b), y);
+    return select3(c, op2(c, FX_KIR_EQ, b, zero), zero, y);
 }
 
 /* Of integers: by squaring. */
@@ -422,7 +420,7 @@ static fx_kop *int_pow(fx_lk *c, fx_kop *a, fx_kop *b)
     fx_kop *zero = NUM(0), *one = NUM(1);
     fx_kop *neg = s ? op2(c, FX_KIR_LT, b, zero) : fx_kir_int(c->m, fx_ktype_of(FX_BOOL, 1), 0);
     fx_kop *y = fx_kir_local(c->m, one, FX_STR("y")), *x = fx_kir_local(c->m, a, FX_STR("x")),
-           *e = fx_kir_local(c->m, fx_kir_op3(c->m, FX_KIR_SELECT, neg, zero, b), FX_STR("e")), *loop, *odd, *v;
+           *e = fx_kir_local(c->m, select3(c, neg, zero, b), FX_STR("e")), *loop, *odd, *v;
     fx_kir_block *here = c->m->at;
     fx_kop *before = c->m->before;
 
@@ -435,7 +433,7 @@ static fx_kop *int_pow(fx_lk *c, fx_kop *a, fx_kop *b)
     fx_kir_at(c->m, loop->block[1]);
     odd = op2(c, FX_KIR_NE, op2(c, FX_KIR_AND, fx_kir_get(c->m, e), NUM(1)), NUM(0));
     v = fx_kir_get(c->m, y);
-    fx_kir_set(c->m, y, fx_kir_op3(c->m, FX_KIR_SELECT, odd, op2(c, FX_KIR_MUL, v, fx_kir_get(c->m, x)), v));
+    fx_kir_set(c->m, y, select3(c, odd, op2(c, FX_KIR_MUL, v, fx_kir_get(c->m, x)), v));
     fx_kir_set(c->m, x, op2(c, FX_KIR_MUL, fx_kir_get(c->m, x), fx_kir_get(c->m, x)));
     fx_kir_set(c->m, e, op2(c, FX_KIR_SHR, fx_kir_get(c->m, e), NUM(1)));
     fx_kir_at(c->m, here);
@@ -445,10 +443,10 @@ static fx_kop *int_pow(fx_lk *c, fx_kop *a, fx_kop *b)
         return v;
     /* 1 / a^-b: of 1 it is 1, of -1 its power, else 0. */
     odd = op2(c, FX_KIR_NE, op2(c, FX_KIR_AND, b, NUM(1)), NUM(0));
-    fx_kop *minus = fx_kir_op3(c->m, FX_KIR_SELECT, odd, NUM(-1), NUM(1));
-    fx_kop *inverse = fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_EQ, a, NUM(1)), NUM(1),
-                                 fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_EQ, a, NUM(-1)), minus, NUM(0)));
-    return fx_kir_op3(c->m, FX_KIR_SELECT, neg, inverse, v);
+    fx_kop *minus = select3(c, odd, NUM(-1), NUM(1));
+    fx_kop *inverse = select3(c, op2(c, FX_KIR_EQ, a, NUM(1)), NUM(1),
+                                 select3(c, op2(c, FX_KIR_EQ, a, NUM(-1)), minus, NUM(0)));
+    return select3(c, neg, inverse, v);
 }
 
 static fx_kop *map_pow(fx_lk *c, const fx_op *op, fx_kop *a, fx_kop *b, fx_kir_code code)
@@ -596,7 +594,7 @@ AT_FN(fx_at_where)
 
     if (!p || !a || !b)
         return NULL;
-    return fx_kir_op3(c->m, FX_KIR_SELECT, p, fx_kir_convert(c->m, a, t->dtype), fx_kir_convert(c->m, b, t->dtype));
+    return select3(c, p, fx_kir_convert(c->m, a, t->dtype), fx_kir_convert(c->m, b, t->dtype));
 }
 
 AT_FN(fx_at_all_reduce)

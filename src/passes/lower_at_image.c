@@ -5,9 +5,6 @@
 
 #include <math.h>
 
-static fx_kop *op1(fx_lk *c, fx_kir_code code, fx_kop *a) { return fx_kir_op1(c->m, code, a); }
-static fx_kop *op2(fx_lk *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
-static fx_kop *select3(fx_lk *c, fx_kop *p, fx_kop *a, fx_kop *b) { return fx_kir_op3(c->m, FX_KIR_SELECT, p, a, b); }
 static const fx_type *type_in(const fx_op *op, int i) { return &fx_op_in(op, i)->type; }
 static fx_kop *to(fx_lk *c, fx_kop *x, fx_dtype t) { return x ? fx_kir_convert(c->m, x, t) : NULL; }
 static fx_kop *f64(fx_lk *c, double x) { return fx_kir_float(c->m, fx_ktype_of(FX_F64, 1), x); }

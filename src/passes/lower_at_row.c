@@ -11,8 +11,6 @@
 
 #define LANES 64
 
-static fx_kop *op1(fx_lk *c, fx_kir_code code, fx_kop *a) { return fx_kir_op1(c->m, code, a); }
-static fx_kop *op2(fx_lk *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
 static const fx_type *type_in(const fx_op *op, int i) { return &fx_op_in(op, i)->type; }
 static fx_kop *to(fx_lk *c, fx_kop *x, fx_dtype t) { return x ? fx_kir_convert(c->m, x, t) : NULL; }
 
@@ -124,9 +122,9 @@ static fx_kop *row_arg(fx_lk *c, const row *r)
     here = op2(c, FX_KIR_EQ, x, best);
     if (fx_dtype_is_float(r->wide))
         here = op2(c, FX_KIR_OR, here, op2(c, FX_KIR_NE, x, x));
-    at = fx_lk_fold_end(c, &g, fx_kir_op3(c->m, FX_KIR_SELECT, here, g.k, fx_lk_num(c, INT64_MAX)), NULL);
+    at = fx_lk_fold_end(c, &g, select3(c, here, g.k, fx_lk_num(c, INT64_MAX)), NULL);
     none = fx_lk_num(c, -1);             /* of an empty row */
-    return fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_EQ, at, fx_lk_num(c, INT64_MAX)), none, at);
+    return select3(c, op2(c, FX_KIR_EQ, at, fx_lk_num(c, INT64_MAX)), none, at);
 }
 
 AT_FN(fx_at_reduce)
@@ -416,7 +414,7 @@ AT_FN(fx_at_conv)
     p = to(c, fx_lk_value(c, fx_op_in(op, 0), px), wide);
     c->mask = was;
     q = to(c, fx_lk_value(c, fx_op_in(op, 1), pw), wide);
-    p = fx_lk_fold_end(c, &f, on && p ? fx_kir_op3(c->m, FX_KIR_SELECT, on, p, fx_lk_const(c, p, 0)) : p, q);
+    p = fx_lk_fold_end(c, &f, on && p ? select3(c, on, p, fx_lk_const(c, p, 0)) : p, q);
     if (fx_op_in(op, 2))
         p = op2(c, FX_KIR_ADD, p, to(c, fx_lk_value(c, fx_op_in(op, 2), &index[xc]), wide));
     return to(c, p, y->dtype);
@@ -457,14 +455,14 @@ static fx_kop *pool_fold(fx_lk *c, fx_op *op, fx_kop *const *index, bool count, 
     if (count) {
         if (!fx_op_i(op, FX_A_COUNT_BOUNDARY))
             counts = on;
-        return fx_lk_fold_end(c, &f, fx_kir_op3(c->m, FX_KIR_SELECT, counts, fx_lk_const(c, f.loop, 1), fx_lk_const(c, f.loop, 0)), NULL);
+        return fx_lk_fold_end(c, &f, select3(c, counts, fx_lk_const(c, f.loop, 1), fx_lk_const(c, f.loop, 0)), NULL);
     }
     was = fx_lk_mask(c, on);
     x = to(c, fx_lk_value(c, fx_op_in(op, 0), own), wide);
     c->mask = was;
     none = !x ? NULL : !max ? fx_lk_const(c, x, 0) : fx_dtype_is_float(wide) ? fx_lk_const(c, x, -INFINITY)
            : fx_kir_int(c->m, x->type, (int64_t)fx_kir_neutral(FX_KIR_GREATEST, wide));
-    return fx_lk_fold_end(c, &f, fx_kir_op3(c->m, FX_KIR_SELECT, on, x, none), NULL);
+    return fx_lk_fold_end(c, &f, select3(c, on, x, none), NULL);
 }
 
 AT_FN(fx_at_pool)
@@ -475,6 +473,6 @@ AT_FN(fx_at_pool)
     if (op->code == FX_OP_MAX_POOL2D || !y)
         return to(c, y, t);
     n = pool_fold(c, op, index, true, wide);
-    y = fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_EQ, n, fx_lk_const(c, y, 0)), fx_lk_const(c, y, 0), op2(c, FX_KIR_DIV, y, n));
+    y = select3(c, op2(c, FX_KIR_EQ, n, fx_lk_const(c, y, 0)), fx_lk_const(c, y, 0), op2(c, FX_KIR_DIV, y, n));
     return to(c, y, t);
 }

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-static fx_kop *op2(fx_lk *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
 static const fx_type *type_in(const fx_op *op, int i) { return &fx_op_in(op, i)->type; }
 
 AT_FN(fx_at_same)
@@ -158,7 +157,7 @@ static fx_kop *guarded(fx_lk *c, fx_kop *on, fx_kop *of, fx_value *v, fx_kop *co
     c->mask = was;
     if (!x)
         return NULL;
-    return fx_kir_op3(c->m, FX_KIR_SELECT, on, x, other ? other : fx_lk_const(c, x, 0));
+    return select3(c, on, x, other ? other : fx_lk_const(c, x, 0));
 }
 
 AT_FN(fx_at_concat)
@@ -206,7 +205,7 @@ static fx_kop *mirrored(fx_lk *c, fx_kop *i, fx_kop *n)
     fx_kop *last = fx_lk_sub(c, n, fx_lk_num(c, 1)), *period = op2(c, FX_KIR_MAX, fx_lk_mul(c, last, fx_lk_num(c, 2)), fx_lk_num(c, 1));
     fx_kop *r = op2(c, FX_KIR_REM, i, period);
 
-    r = fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_LT, r, fx_lk_num(c, 0)), op2(c, FX_KIR_ADD, r, period), r);
+    r = select3(c, op2(c, FX_KIR_LT, r, fx_lk_num(c, 0)), op2(c, FX_KIR_ADD, r, period), r);
     return op2(c, FX_KIR_MIN, r, op2(c, FX_KIR_SUB, period, r));
 }
 
@@ -237,7 +236,7 @@ AT_FN(fx_at_pad)
     was = fx_lk_mask(c, on);
     y = fx_lk_value(c, fx_op_in(op, 0), own);
     c->mask = was;
-    return y ? fx_kir_op3(c->m, FX_KIR_SELECT, on, y, fx_lk_const(c, y, fx_op_f(op, FX_A_FILL))) : NULL;
+    return y ? select3(c, on, y, fx_lk_const(c, y, fx_op_f(op, FX_A_FILL))) : NULL;
 }
 
 /* ---- Made of indices --------------------------------------------------------------------------------- */
@@ -264,7 +263,7 @@ AT_FN(fx_at_band)
         in = op2(c, FX_KIR_AND, in, op2(c, FX_KIR_LE, fx_lk_sub(c, row, col), fx_lk_num(c, lower)));
     if (upper >= 0)
         in = op2(c, FX_KIR_AND, in, op2(c, FX_KIR_LE, fx_lk_sub(c, col, row), fx_lk_num(c, upper)));
-    return fx_op_i(op, FX_A_EXCLUDE) ? fx_kir_op3(c->m, FX_KIR_SELECT, in, zero, x) : fx_kir_op3(c->m, FX_KIR_SELECT, in, x, zero);
+    return fx_op_i(op, FX_A_EXCLUDE) ? select3(c, in, zero, x) : select3(c, in, x, zero);
 }
 
 AT_FN(fx_at_shape)
@@ -276,7 +275,7 @@ AT_FN(fx_at_shape)
     for (int64_t i = 0; i < shape->u.dims.n; i++) {
         fx_kop *here = op2(c, FX_KIR_EQ, index[0], fx_lk_num(c, i));
 
-        y = fx_kir_op3(c->m, FX_KIR_SELECT, here, fx_lk_size(c, shape->u.dims.at[i]), y);
+        y = select3(c, here, fx_lk_size(c, shape->u.dims.at[i]), y);
     }
     return y;
 }
@@ -305,8 +304,8 @@ AT_FN(fx_at_hann)
     if (!len || !i)
         return NULL;
     y = op2(c, FX_KIR_DIV, op2(c, FX_KIR_MUL, i, fx_lk_const(c, i, 6.28318530717958647693)), len);
-    y = op2(c, FX_KIR_SUB, fx_lk_const(c, i, 0.5), op2(c, FX_KIR_MUL, fx_lk_const(c, i, 0.5), fx_kir_op1(c->m, FX_KIR_COS, y)));
-    y = fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_EQ, n, fx_lk_num(c, 1)), fx_lk_const(c, i, 1), y);
+    y = op2(c, FX_KIR_SUB, fx_lk_const(c, i, 0.5), op2(c, FX_KIR_MUL, fx_lk_const(c, i, 0.5), op1(c, FX_KIR_COS, y)));
+    y = select3(c, op2(c, FX_KIR_EQ, n, fx_lk_num(c, 1)), fx_lk_const(c, i, 1), y);
     return y ? fx_kir_convert(c->m, y, t->dtype) : NULL;
 }
 
@@ -318,7 +317,7 @@ fx_kop *fx_lk_from_end(fx_lk *c, fx_kop *at, fx_dim n)
 
     if (!i || !fx_dtype_is_signed(at->type.t))
         return i;
-    return fx_kir_op3(c->m, FX_KIR_SELECT, op2(c, FX_KIR_LT, i, fx_lk_num(c, 0)), op2(c, FX_KIR_ADD, i, fx_lk_size(c, n)), i);
+    return select3(c, op2(c, FX_KIR_LT, i, fx_lk_num(c, 0)), op2(c, FX_KIR_ADD, i, fx_lk_size(c, n)), i);
 }
 
 AT_FN(fx_at_gather)

@@ -27,11 +27,10 @@ typedef struct attention {
     fx_kop *q, *k, *v, *s, *acc, *part, *greatest, *sum;         /* arrays: part is [rows, KEYS] */
 } attention;
 
-static fx_kop *op2(attention *a, fx_kir_code code, fx_kop *x, fx_kop *y) { return fx_kir_op2(a->c->m, code, x, y); }
 static fx_kop *num(attention *a, int64_t n) { return fx_lk_num(a->c, n); }
 static fx_kop *times(attention *a, fx_kop *x, int64_t n) { return fx_lk_mul(a->c, x, num(a, n)); }
 static fx_kop *plus(attention *a, fx_kop *x, fx_kop *y) { return fx_lk_add(a->c, x, y); }
-static fx_kop *least(attention *a, fx_kop *x, fx_kop *y) { return op2(a, FX_KIR_MIN, x, y); }
+static fx_kop *least(attention *a, fx_kop *x, fx_kop *y) { return op2(a->c, FX_KIR_MIN, x, y); }
 static fx_kop *f32(attention *a, fx_kop *x) { return x ? fx_kir_convert(a->c->m, x, FX_F32) : NULL; }
 static fx_kop *load(attention *a, fx_kop *from, fx_kop *i, fx_kop *j) { return fx_lk_load2(a->c, from, i, j, 1); }
 static void store(attention *a, fx_kop *to, fx_kop *x, fx_kop *i, fx_kop *j) { fx_lk_store2(a->c, to, x, i, j); }
@@ -94,7 +93,7 @@ static block blocks(attention *a, fx_kop *count)
     block b = { .all = in_order(a, num(a, a->piece / KEYS)) };
 
     b.at = times(a, b.all.i, KEYS);
-    b.some = when(a, op2(a, FX_KIR_LT, b.at, count));
+    b.some = when(a, op2(a->c, FX_KIR_LT, b.at, count));
     b.count = least(a, num(a, KEYS), fx_lk_sub(a->c, count, b.at));
     return b;
 }
@@ -138,11 +137,11 @@ static void combine_piece(attention *a, fx_kop *count, bool exponentials)
     j = together(a, num(a, 0), num(a, KEYS));
     s = load(a, a->s, r.i, plus(a, b.at, j.i));
     if (exponentials) {
-        s = fx_kir_op1(a->c->m, FX_KIR_EXP, op2(a, FX_KIR_SUB, s, big));
-        s = fx_kir_op3(a->c->m, FX_KIR_SELECT, op2(a, FX_KIR_LT, j.i, b.count), s, zero);
+        s = op1(a->c, FX_KIR_EXP, op2(a->c, FX_KIR_SUB, s, big));
+        s = select3(a->c, op2(a->c, FX_KIR_LT, j.i, b.count), s, zero);
         store(a, a->s, s, r.i, plus(a, b.at, j.i));
     }
-    store(a, a->part, op2(a, exponentials ? FX_KIR_ADD : FX_KIR_MAX, load(a, a->part, r.i, j.i), s), r.i, j.i);
+    store(a, a->part, op2(a->c, exponentials ? FX_KIR_ADD : FX_KIR_MAX, load(a, a->part, r.i, j.i), s), r.i, j.i);
     leave(a, &j);
     leave_block(a, &b);
     leave(a, &r);
@@ -166,7 +165,7 @@ static void weigh_piece(attention *a, fx_kop *first, fx_kop *count)
     fx_kop *sum = fx_kir_load(a->c->m, a->sum, &r.i, 1, 1, NULL), *s;
 
     j = together(a, num(a, 0), count);
-    s = op2(a, FX_KIR_DIV, load(a, a->s, r.i, j.i), sum);
+    s = op2(a->c, FX_KIR_DIV, load(a, a->s, r.i, j.i), sum);
     s = made_of(a, fx_op_in(a->product, 0), &a->softmax->out[0], s, plus(a, a->row0, r.i), plus(a, first, j.i));
     store(a, a->s, s, r.i, j.i);
     leave(a, &j);
@@ -191,16 +190,16 @@ static void turn_piece(attention *a, fx_kop *turn, fx_kop *first)
     fx_kop *count = least(a, num(a, a->piece), fx_lk_sub(a->c, a->n_keys, first)), *many, *is0, *is2;
     fx_lk_loop l;
 
-    many = op2(a, FX_KIR_LT, num(a, a->piece), a->n_keys);
-    is0 = op2(a, FX_KIR_EQ, turn, num(a, 0));
-    is2 = op2(a, FX_KIR_EQ, turn, num(a, 2));
-    l = when(a, op2(a, FX_KIR_OR, is0, many));
+    many = op2(a->c, FX_KIR_LT, num(a, a->piece), a->n_keys);
+    is0 = op2(a->c, FX_KIR_EQ, turn, num(a, 0));
+    is2 = op2(a->c, FX_KIR_EQ, turn, num(a, 2));
+    l = when(a, op2(a->c, FX_KIR_OR, is0, many));
     score_piece(a, first, count);
     leave(a, &l);
     l = when(a, is0);
     combine_piece(a, count, false);
     leave(a, &l);
-    l = when(a, op2(a, FX_KIR_OR, op2(a, FX_KIR_EQ, turn, num(a, 1)), op2(a, FX_KIR_AND, is2, many)));
+    l = when(a, op2(a->c, FX_KIR_OR, op2(a->c, FX_KIR_EQ, turn, num(a, 1)), op2(a->c, FX_KIR_AND, is2, many)));
     combine_piece(a, count, true);
     leave(a, &l);
     l = when(a, is2);
@@ -213,16 +212,16 @@ static void take_turns(attention *a)
 {
     fx_ktype one = fx_ktype_of(FX_F32, 1);
     fx_lk_loop t = in_order(a, num(a, 3)), p, l;
-    fx_kop *is0 = op2(a, FX_KIR_EQ, t.i, num(a, 0));
+    fx_kop *is0 = op2(a->c, FX_KIR_EQ, t.i, num(a, 0));
 
-    fill_parts(a, fx_kir_op3(a->c->m, FX_KIR_SELECT, is0, fx_kir_float(a->c->m, one, -INFINITY), fx_kir_float(a->c->m, one, 0)));
+    fill_parts(a, select3(a->c, is0, fx_kir_float(a->c->m, one, -INFINITY), fx_kir_float(a->c->m, one, 0)));
     p = in_order(a, fx_lk_ceil_div(a->c, a->n_keys, a->piece));
     turn_piece(a, t.i, times(a, p.i, a->piece));
     leave(a, &p);
     l = when(a, is0);
     finish_parts(a, FX_KIR_GREATEST, a->greatest);
     leave(a, &l);
-    l = when(a, op2(a, FX_KIR_EQ, t.i, num(a, 1)));
+    l = when(a, op2(a->c, FX_KIR_EQ, t.i, num(a, 1)));
     finish_parts(a, FX_KIR_SUM, a->sum);
     leave(a, &l);
     leave(a, &t);

@@ -78,7 +78,9 @@ void fx_lc_put_blocks(fx_lc *c, int slot, size_t q8, fx_lc_block_fn value, const
 
 static inline fx_kop *fx_lc_num(fx_lc *c, int64_t n) { return fx_kir_index(c->m, n); }
 static inline fx_kop *fx_lc_f32(fx_lc *c, double x, int lanes) { return fx_kir_float(c->m, fx_ktype_of(FX_F32, lanes), x); }
-static inline fx_kop *fx_lc_op2(fx_lc *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
+static inline fx_kop *op1(fx_lc *c, fx_kir_code code, fx_kop *a) { return fx_kir_op1(c->m, code, a); }
+static inline fx_kop *op2(fx_lc *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
+static inline fx_kop *select3(fx_lc *c, fx_kop *on, fx_kop *a, fx_kop *b) { return fx_kir_op3(c->m, FX_KIR_SELECT, on, a, b); }
 /* Columns from j on of this row, or of the vector that is the same for all. */
 fx_kop *fx_lc_load(fx_lc *c, fx_kop *buf, fx_kop *j, int lanes);
 void fx_lc_store(fx_lc *c, fx_kop *buf, fx_kop *value, fx_kop *j);

@@ -47,11 +47,11 @@ static fx_kop *map_value(fx_lc *c, const map_kind *kind, fx_kop *a, fx_kop *b)
     double alpha = (double)c->l->args.map.alpha;
 
     if (c->l->op == FX_L_SCALE)
-        return fx_lc_op2(c, FX_KIR_MUL, a, fx_lc_f32(c, alpha, 1));
+        return op2(c, FX_KIR_MUL, a, fx_lc_f32(c, alpha, 1));
     if (c->l->op == FX_L_CLAMP)
         return fx_kir_clamp(c->m, a, -alpha, alpha);
     a = kind->of_a ? kind->of_a(c->m, a) : a;
-    return kind->form == UNARY ? a : fx_lc_op2(c, kind->code, a, b);
+    return kind->form == UNARY ? a : op2(c, kind->code, a, b);
 }
 
 /* ---- Chains of maps ------------------------------------------------------------------------------------------ */
@@ -200,9 +200,9 @@ static void make_end(fx_lc *c)
         bias = fx_lc_buffer(c, fx_lc_in_tile(offsetof(fx_call_tile, bias)),
                             &(fx_kir_buf){ .dtype = FX_F32, .rank = 1, .extent = { n }, .access = FX_KIR_IN, .name = FX_STR("bias") });
     each = fx_lc_each_below(c, n);
-    v = fx_lc_op2(c, FX_KIR_MUL, fx_lc_f32(c, (double)a->epi.scale, 1), fx_lc_load(c, acc, each.i, 1));
-    v = bias ? fx_lc_op2(c, FX_KIR_ADD, v, fx_lc_load(c, bias, each.i, 1)) : v;
-    v = residual ? fx_lc_op2(c, FX_KIR_ADD, v, fx_lc_load(c, residual, each.i, 1)) : v;
+    v = op2(c, FX_KIR_MUL, fx_lc_f32(c, (double)a->epi.scale, 1), fx_lc_load(c, acc, each.i, 1));
+    v = bias ? op2(c, FX_KIR_ADD, v, fx_lc_load(c, bias, each.i, 1)) : v;
+    v = residual ? op2(c, FX_KIR_ADD, v, fx_lc_load(c, residual, each.i, 1)) : v;
     for (int32_t i = 1; i < c->n; i++) {
         fx_lc_next(c);
         v = map_value(c, kind_of(c->l->op), v, NULL);
@@ -219,18 +219,18 @@ static fx_kop *gated(fx_lc *c, const fx_glu_args *a, fx_kop *g, fx_kop *u)
     fx_kop *zero = fx_lc_f32(c, 0, 1);
 
     switch (a->act) {
-    case FX_GLU_SILU: return fx_lc_op2(c, FX_KIR_MUL, fx_kir_silu(c->m, g), u);
-    case FX_GLU_GELU: return fx_lc_op2(c, FX_KIR_MUL, fx_kir_gelu(c->m, g), u);
-    case FX_GLU_GELU_TANH: return fx_lc_op2(c, FX_KIR_MUL, fx_kir_gelu_tanh(c->m, g), u);
-    case FX_GLU_RELU: return fx_kir_op3(c->m, FX_KIR_SELECT, fx_lc_op2(c, FX_KIR_LT, g, zero), zero, fx_lc_op2(c, FX_KIR_MUL, g, u));
+    case FX_GLU_SILU: return op2(c, FX_KIR_MUL, fx_kir_silu(c->m, g), u);
+    case FX_GLU_GELU: return op2(c, FX_KIR_MUL, fx_kir_gelu(c->m, g), u);
+    case FX_GLU_GELU_TANH: return op2(c, FX_KIR_MUL, fx_kir_gelu_tanh(c->m, g), u);
+    case FX_GLU_RELU: return select3(c, op2(c, FX_KIR_LT, g, zero), zero, op2(c, FX_KIR_MUL, g, u));
     case FX_GLU_CLAMPED: break;
     }
     if (a->limit > 0) {
         g = fx_kir_clamp(c->m, g, -INFINITY, (double)a->limit);
         u = fx_kir_clamp(c->m, u, -(double)a->limit, (double)a->limit);
     }
-    g = fx_kir_sigmoid_times(c->m, fx_lc_op2(c, FX_KIR_MUL, g, fx_lc_f32(c, (double)a->alpha, 1)), g);
-    return fx_lc_op2(c, FX_KIR_MUL, g, fx_lc_op2(c, FX_KIR_ADD, u, fx_lc_f32(c, 1, 1)));
+    g = fx_kir_sigmoid_times(c->m, op2(c, FX_KIR_MUL, g, fx_lc_f32(c, (double)a->alpha, 1)), g);
+    return op2(c, FX_KIR_MUL, g, op2(c, FX_KIR_ADD, u, fx_lc_f32(c, 1, 1)));
 }
 
 static void make_glu(fx_lc *c)
@@ -245,11 +245,11 @@ static void make_glu(fx_lc *c)
         up = fx_lc_mat(c, 1, offsetof(fx_glu_args, up.p), width * a->slots, FX_KIR_IN);
     y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_glu_args, y.p), a->dim * a->slots, FX_KIR_OUT);
     slots = fx_lc_times(c, a->slots);
-    first = fx_lc_op2(c, FX_KIR_MUL, slots.i, fx_lc_num(c, width));
+    first = op2(c, FX_KIR_MUL, slots.i, fx_lc_num(c, width));
     each = fx_lc_each(c, a->dim);
-    g = fx_lc_op2(c, FX_KIR_ADD, first, fx_lc_op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, step)));
-    u = apart ? g : fx_lc_op2(c, FX_KIR_ADD, g, fx_lc_num(c, step == 2 ? 1 : a->dim));
-    first = fx_lc_op2(c, FX_KIR_ADD, fx_lc_op2(c, FX_KIR_MUL, slots.i, fx_lc_num(c, a->dim)), each.i);
+    g = op2(c, FX_KIR_ADD, first, op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, step)));
+    u = apart ? g : op2(c, FX_KIR_ADD, g, fx_lc_num(c, step == 2 ? 1 : a->dim));
+    first = op2(c, FX_KIR_ADD, op2(c, FX_KIR_MUL, slots.i, fx_lc_num(c, a->dim)), each.i);
     fx_lc_store(c, y, gated(c, a, fx_lc_load(c, gate, g, 1), fx_lc_load(c, up, u, 1)), first);
     fx_lc_end(c, &each);
     fx_lc_end(c, &slots);
@@ -322,11 +322,11 @@ static fx_kop *table_numbers(fx_lc *c, const lookup *t, fx_kop *b, int64_t at)
     for (int i = 0; i < BLOCK; i++)
         lane[i] = (uint8_t)i;
     x = table_bytes(c, t, b, at, BLOCK / 2);
-    low = fx_lc_op2(c, FX_KIR_AND, x, fx_kir_int(c->m, half, 15));
-    high = fx_lc_op2(c, FX_KIR_SHR, x, fx_kir_int(c->m, half, 4));
+    low = op2(c, FX_KIR_AND, x, fx_kir_int(c->m, half, 15));
+    high = op2(c, FX_KIR_SHR, x, fx_kir_int(c->m, half, 4));
     x = fx_kir_shuffle(c->m, low, high, lane, BLOCK);
     x = x ? fx_kir_convert(c->m, x, FX_I32) : NULL;
-    x = fx_lc_op2(c, FX_KIR_SUB, x, fx_kir_int(c->m, fx_ktype_of(FX_I32, BLOCK), t->kind->bias));
+    x = op2(c, FX_KIR_SUB, x, fx_kir_int(c->m, fx_ktype_of(FX_I32, BLOCK), t->kind->bias));
     return x ? fx_kir_convert(c->m, x, FX_F32) : NULL;
 }
 
@@ -340,8 +340,8 @@ static fx_kop *table_value(fx_lc *c, const lookup *t, fx_kop *j)
         return v ? fx_kir_convert(c->m, v, FX_F32) : NULL;
     }
     d = table_half(c, t, j, 0);
-    v = fx_lc_op2(c, FX_KIR_MUL, d, table_numbers(c, t, j, t->kind->min ? 4 : 2));
-    return t->kind->min ? fx_lc_op2(c, FX_KIR_ADD, v, table_half(c, t, j, 2)) : v;
+    v = op2(c, FX_KIR_MUL, d, table_numbers(c, t, j, t->kind->min ? 4 : 2));
+    return t->kind->min ? op2(c, FX_KIR_ADD, v, table_half(c, t, j, 2)) : v;
 }
 
 static bool can_embed(const fx_lc *c)
@@ -377,8 +377,8 @@ static void make_embed(fx_lc *c)
 
     v = table_value(c, &t, each.i);
     if (a->scale != 1)
-        v = fx_lc_op2(c, FX_KIR_MUL, v, fx_lc_f32(c, (double)a->scale, (int)lanes));
-    fx_lc_store(c, y, v, lanes == 1 ? each.i : fx_lc_op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, lanes)));
+        v = op2(c, FX_KIR_MUL, v, fx_lc_f32(c, (double)a->scale, (int)lanes));
+    fx_lc_store(c, y, v, lanes == 1 ? each.i : op2(c, FX_KIR_MUL, each.i, fx_lc_num(c, lanes)));
     fx_lc_end(c, &each);
 }
 
@@ -409,11 +409,11 @@ static void copy_columns(fx_lc *c, fx_kop *from, fx_kop *from_at, fx_kop *to, fx
 {
     fx_lc_loop each = fx_lc_each(c, n);
 
-    fx_lc_store(c, to, fx_lc_load(c, from, fx_lc_op2(c, FX_KIR_ADD, from_at, each.i), 1), fx_lc_op2(c, FX_KIR_ADD, to_at, each.i));
+    fx_lc_store(c, to, fx_lc_load(c, from, op2(c, FX_KIR_ADD, from_at, each.i), 1), op2(c, FX_KIR_ADD, to_at, each.i));
     fx_lc_end(c, &each);
 }
 
-static fx_kop *times(fx_lc *c, fx_kop *i, int64_t n) { return fx_lc_op2(c, FX_KIR_MUL, i, fx_lc_num(c, n)); }
+static fx_kop *times(fx_lc *c, fx_kop *i, int64_t n) { return op2(c, FX_KIR_MUL, i, fx_lc_num(c, n)); }
 
 static void make_splice(fx_lc *c)
 {
@@ -427,9 +427,9 @@ static void make_splice(fx_lc *c)
     y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_splice_args, y.p), len * a->heads, FX_KIR_OUT);
     heads = fx_lc_times(c, a->heads);
     to = times(c, heads.i, len);
-    copy_columns(c, x, fx_lc_op2(c, FX_KIR_ADD, times(c, heads.i, a->a_width), fx_lc_num(c, a->a_start)), y, to, a->a_len);
+    copy_columns(c, x, op2(c, FX_KIR_ADD, times(c, heads.i, a->a_width), fx_lc_num(c, a->a_start)), y, to, a->a_len);
     if (z)
-        copy_columns(c, z, times(c, heads.i, a->b_width), y, fx_lc_op2(c, FX_KIR_ADD, to, fx_lc_num(c, a->a_len)), a->b_len);
+        copy_columns(c, z, times(c, heads.i, a->b_width), y, op2(c, FX_KIR_ADD, to, fx_lc_num(c, a->a_len)), a->b_len);
     fx_lc_end(c, &heads);
 }
 
@@ -451,7 +451,7 @@ static void make_combine(fx_lc *c)
     table = fx_lc_buffer(c, fx_lc_at(c, offsetof(fx_combine_args, table.p)), &b);
     y = fx_lc_mat(c, FX_LC_OUT, offsetof(fx_combine_args, y.p), a->dim, FX_KIR_OUT);
     for (int32_t j = 0; j < a->top; j++) {
-        fx_kop *at = fx_lc_op2(c, FX_KIR_ADD, times(c, c->row, a->top), fx_lc_num(c, 2 * ((int64_t)a->experts + 1) + j));
+        fx_kop *at = op2(c, FX_KIR_ADD, times(c, c->row, a->top), fx_lc_num(c, 2 * ((int64_t)a->experts + 1) + j));
 
         slot[j] = fx_kir_convert(c->m, fx_kir_load(c->m, table, &at, 1, 1, NULL), FX_I64);
         weight[j] = fx_lc_load(c, routes, fx_lc_num(c, a->top + j), 1);
@@ -459,8 +459,8 @@ static void make_combine(fx_lc *c)
     each = fx_lc_each(c, a->dim);
     for (int32_t j = 0; j < a->top; j++) {
         v = fx_kir_load(c->m, x, (fx_kop *const[]){ slot[j], each.i }, 2, 1, NULL);
-        v = fx_lc_op2(c, FX_KIR_MUL, weight[j], v);
-        sum = sum ? fx_lc_op2(c, FX_KIR_ADD, sum, v) : v;
+        v = op2(c, FX_KIR_MUL, weight[j], v);
+        sum = sum ? op2(c, FX_KIR_ADD, sum, v) : v;
     }
     fx_lc_store(c, y, sum, each.i);
     fx_lc_end(c, &each);

@@ -5,9 +5,6 @@
 #define WORDS 11                 /* of it: 8 of bytes, the factor, two sums */
 #define TINY 0x1p-96             /* less than this is 0 */
 
-static fx_kop *op1(fx_lc *c, fx_kir_code code, fx_kop *a) { return fx_kir_op1(c->m, code, a); }
-static fx_kop *op2(fx_lc *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
-static fx_kop *select3(fx_lc *c, fx_kop *on, fx_kop *a, fx_kop *b) { return fx_kir_op3(c->m, FX_KIR_SELECT, on, a, b); }
 
 /* ---- Blocks of bytes --------------------------------------------------------------------------------- */
 

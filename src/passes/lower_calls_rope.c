@@ -6,8 +6,6 @@
 #include "kir/kir_math.h"
 #include "passes/lower_calls_int.h"
 
-static fx_kop *op2(fx_lc *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
-static fx_kop *select3(fx_lc *c, fx_kop *on, fx_kop *a, fx_kop *b) { return fx_kir_op3(c->m, FX_KIR_SELECT, on, a, b); }
 
 /* ---- Angles ----------------------------------------------------------------------------------------- */
 
@@ -86,7 +84,7 @@ static void put_pair(fx_lc *c, const turning *t, fx_kop *i, fx_kop *cs, fx_kop *
     next = op2(c, FX_KIR_ADD, two, fx_lc_num(c, 1));
     fx_kir_store(c->m, t->cs, cs, &two, 1, NULL);
     fx_kir_store(c->m, t->cs, cs, &next, 1, NULL);
-    fx_kir_store(c->m, t->sn, fx_kir_op1(c->m, FX_KIR_NEG, sn), &two, 1, NULL);
+    fx_kir_store(c->m, t->sn, op1(c, FX_KIR_NEG, sn), &two, 1, NULL);
     fx_kir_store(c->m, t->sn, sn, &next, 1, NULL);
 }
 
@@ -135,7 +133,7 @@ static void rotate_half(fx_lc *c, const turning *t, fx_kop *from, fx_kop *to, fx
     fx_kop *cs = fx_kir_load(c->m, t->cs, &i, 1, lanes, NULL), *sn = fx_kir_load(c->m, t->sn, &i, 1, lanes, NULL);
     fx_kop *x = fx_lc_load(c, from, low, lanes), *y = fx_lc_load(c, from, high, lanes);
 
-    fx_lc_store(c, to, fx_kir_op3(c->m, FX_KIR_FMA, fx_kir_op1(c->m, FX_KIR_NEG, y), sn, op2(c, FX_KIR_MUL, x, cs)), low);
+    fx_lc_store(c, to, fx_kir_op3(c->m, FX_KIR_FMA, op1(c, FX_KIR_NEG, y), sn, op2(c, FX_KIR_MUL, x, cs)), low);
     fx_lc_store(c, to, fx_kir_op3(c->m, FX_KIR_FMA, x, sn, op2(c, FX_KIR_MUL, y, cs)), high);
     fx_lc_end(c, &loop);
 }

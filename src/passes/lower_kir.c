@@ -571,7 +571,7 @@ fx_kop *fx_lk_task_loop(fx_lk *c, fx_dim n, int64_t piece)
     if (piece == 1)
         return c->k->task;
     from = fx_lk_mul(c, c->k->task, fx_lk_num(c, piece));
-    to = fx_kir_op2(c->m, FX_KIR_MIN, fx_lk_add(c, from, fx_lk_num(c, piece)), fx_lk_size(c, n));
+    to = op2(c, FX_KIR_MIN, fx_lk_add(c, from, fx_lk_num(c, piece)), fx_lk_size(c, n));
     loop = fx_kir_forall(c->m, from, to);
     if (!loop)
         return NULL;

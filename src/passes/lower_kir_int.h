@@ -244,6 +244,11 @@ fx_kop *fx_lk_const(fx_lk *c, const fx_kop *like, double x);
 /* The dtype that an op on t computes in. */
 static inline fx_dtype fx_lk_wide(fx_dtype t) { return fx_dtype_is_float(t) && t != FX_F64 ? FX_F32 : t; }
 
+/* What code is written with, in short. */
+static inline fx_kop *op1(fx_lk *c, fx_kir_code code, fx_kop *a) { return fx_kir_op1(c->m, code, a); }
+static inline fx_kop *op2(fx_lk *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
+static inline fx_kop *select3(fx_lk *c, fx_kop *on, fx_kop *a, fx_kop *b) { return fx_kir_op3(c->m, FX_KIR_SELECT, on, a, b); }
+
 /* Arithmetic on indices (not negative where divided); constants are folded. */
 fx_kop *fx_lk_num(fx_lk *c, int64_t n);
 fx_kop *fx_lk_add(fx_lk *c, fx_kop *a, fx_kop *b);

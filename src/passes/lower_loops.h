@@ -5,8 +5,6 @@
 
 #include "passes/lower_kir_int.h"
 
-static inline fx_kop *op2(fx_lk *c, fx_kir_code code, fx_kop *a, fx_kop *b) { return fx_kir_op2(c->m, code, a, b); }
-static inline fx_kop *select3(fx_lk *c, fx_kop *p, fx_kop *a, fx_kop *b) { return fx_kir_op3(c->m, FX_KIR_SELECT, p, a, b); }
 static inline fx_kop *add1(fx_lk *c, fx_kop *x) { return fx_lk_add(c, x, fx_lk_num(c, 1)); }
 static inline fx_kop *bool_of(fx_lk *c, bool x) { return fx_kir_int(c->m, fx_ktype_of(FX_BOOL, 1), x); }
 

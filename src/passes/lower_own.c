@@ -257,7 +257,7 @@ static void merge(fx_lk *c, merging *s, fx_kop *lo, fx_kop *mid, fx_kop *hi)
     has_p = op2(c, FX_KIR_LT, p, mid);
     has_q = op2(c, FX_KIR_LT, q, hi);
     second = goes_before(c, listed(c, s, q, has_q), listed(c, s, p, has_p), s->greatest);
-    second = op2(c, FX_KIR_AND, has_q, op2(c, FX_KIR_OR, fx_kir_op1(c->m, FX_KIR_NOT, has_p), second));
+    second = op2(c, FX_KIR_AND, has_q, op2(c, FX_KIR_OR, op1(c, FX_KIR_NOT, has_p), second));
     at = select3(c, second, q, p);
     store1(c, s->to, load1(c, s->from, at), counter(&loop));
     fx_kir_set(c->m, s->p, select3(c, second, p, add1(c, p)));

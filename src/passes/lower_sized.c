@@ -183,7 +183,7 @@ static void find_best(boxes *b)
     best = fx_kir_get(c->m, b->best);
     better = op2(c, FX_KIR_OR, op2(c, FX_KIR_LT, best, fx_lk_num(c, 0)), greater(c, score, fx_kir_get(c->m, b->most)));
     better = op2(c, FX_KIR_AND, better, greater(c, score, fx_lk_const(c, score, fx_op_f(b->op, FX_A_MIN_SCORE))));
-    better = op2(c, FX_KIR_AND, better, fx_kir_op1(c->m, FX_KIR_NOT,
+    better = op2(c, FX_KIR_AND, better, op1(c, FX_KIR_NOT,
                  fx_kir_load(c->m, b->seen, (fx_kop *const[]){ c->k->task, counter(&loop) }, 2, 1, NULL)));
     fx_kir_set(c->m, b->best, select3(c, better, counter(&loop), best));
     fx_kir_set(c->m, b->most, select3(c, better, score, fx_kir_get(c->m, b->most)));
@@ -203,7 +203,7 @@ static void take_best(boxes *b)
     loop = open_for(c, fx_lk_num(c, 0), fx_kir_get(c->m, b->n_kept), NULL);
     load_box(b, fx_kir_load(c->m, b->kept, (fx_kop *const[]){ c->k->task, counter(&loop) }, 2, 1, NULL), other);
     at = overlap(c, mine, other);
-    at = fx_kir_op1(c->m, FX_KIR_NOT, greater(c, at, fx_lk_const(c, at, fx_op_f(b->op, FX_A_MAX_OVERLAP))));
+    at = op1(c, FX_KIR_NOT, greater(c, at, fx_lk_const(c, at, fx_op_f(b->op, FX_A_MAX_OVERLAP))));
     fx_kir_set(c->m, keep, op2(c, FX_KIR_AND, fx_kir_get(c->m, keep), at));
     close_block(c, &loop);
     kept = open_if(c, fx_kir_get(c->m, keep));
@@ -379,7 +379,7 @@ static void count_range(fx_lk *c, fx_op *op, const int32_t *tensor)
     tasks(c, fx_dim_of(1));
     for (int i = 0; i < 3; i++)
         v[i] = as_f64(c, fx_lk_value(c, fx_op_in(op, i), NULL));
-    n = fx_kir_op1(c->m, FX_KIR_CEIL, op2(c, FX_KIR_DIV, op2(c, FX_KIR_SUB, v[1], v[0]), v[2]));
+    n = op1(c, FX_KIR_CEIL, op2(c, FX_KIR_DIV, op2(c, FX_KIR_SUB, v[1], v[0]), v[2]));
     zero = n ? fx_lk_const(c, n, 0) : NULL;
     n = as_i64(c, select3(c, greater(c, n, zero), n, zero));
     store_count(c, tensor[0], select3(c, op2(c, FX_KIR_EQ, v[2], zero), fx_lk_num(c, -1), n));

@@ -64,7 +64,7 @@ static fx_kop *add_product(fx_lk *c, fx_kop *x, fx_kop *y, fx_kop *sum)
 {
     if (y && fx_dtype_is_float(y->type.t))
         return fx_kir_op3(c->m, FX_KIR_FMA, x, y, sum);
-    return fx_kir_op2(c->m, FX_KIR_ADD, sum, fx_kir_op2(c->m, FX_KIR_MUL, x, y));
+    return op2(c, FX_KIR_ADD, sum, op2(c, FX_KIR_MUL, x, y));
 }
 
 /* The rows of a tile and some vectors of columns. */
@@ -102,7 +102,7 @@ void fx_lk_multiply(fx_lk *c, const fx_lk_factors *f)
     fx_lk_loop r = fx_lk_in_order(c, fx_lk_num(c, (f->most_rows + f->tile - 1) / f->tile)), some, j;      /* shows that rows are within the arrays */
     fx_kop *row = fx_lk_mul(c, r.i, fx_lk_num(c, f->tile));
 
-    some = fx_lk_when(c, fx_kir_op2(c->m, FX_KIR_LT, row, f->rows));
+    some = fx_lk_when(c, op2(c, FX_KIR_LT, row, f->rows));
     j = fx_lk_in_order(c, fx_lk_num(c, f->cols / (f->vectors * f->lanes)));
     sum_tile(c, f, row, fx_lk_mul(c, j.i, fx_lk_num(c, (int64_t)f->vectors * f->lanes)));
     fx_lk_end_loop(c, &j);
@@ -209,7 +209,7 @@ static void sum_product(tile *t, int p, fx_kop *col, fx_kop *count)
     fx_lk_piece a = { .v = fx_op_in(op, 0), .index = t->index, .rank = t->rank, .t = t->wide }, b = a;
 
     k0 = fx_lk_mul(c, pieces.i, num(t, t->depth));
-    depth = fx_kir_op2(c->m, FX_KIR_MIN, num(t, t->depth), fx_lk_sub(c, n, k0));
+    depth = op2(c, FX_KIR_MIN, num(t, t->depth), fx_lk_sub(c, n, k0));
     a.row = t->row0, a.col = k0, a.rows = t->n_rows, a.cols = depth;
     b.v = fx_op_in(op, 1);
     b.row = k0, b.col = col, b.rows = depth, b.cols = count;
@@ -301,7 +301,7 @@ static void take_place(tile *t, fx_value *const *v, int n)
     at = fx_lk_div(c, c->k->task, c_blocks);
     t->batch = y->rank == 2 ? num(t, 0) : fx_lk_div(c, at, r_blocks);
     t->row0 = fx_lk_mul(c, y->rank == 2 ? at : fx_lk_rem(c, at, r_blocks), num(t, ROWS));
-    t->n_rows = fx_kir_op2(c->m, FX_KIR_MIN, num(t, ROWS), fx_lk_sub(c, fx_lk_size(c, rows), t->row0));
+    t->n_rows = op2(c, FX_KIR_MIN, num(t, ROWS), fx_lk_sub(c, fx_lk_size(c, rows), t->row0));
     t->block = fx_lk_rem(c, c->k->task, c_blocks);
     fx_lk_unravel(c, t->batch, y->dim, y->rank - 2, t->index);
 }
@@ -313,12 +313,12 @@ static void make_block(tile *t, fx_kop *block)
     fx_kop *col0 = fx_lk_mul(c, block, num(t, COLS)), *n_cols, *at, *col, *count;
     fx_lk_loop panels, some;
 
-    n_cols = fx_kir_op2(c->m, FX_KIR_MIN, num(t, COLS), fx_lk_sub(c, fx_lk_size(c, fx_type_last(&t->v->type)), col0));
+    n_cols = op2(c, FX_KIR_MIN, num(t, COLS), fx_lk_sub(c, fx_lk_size(c, fx_type_last(&t->v->type)), col0));
     panels = fx_lk_in_order(c, num(t, COLS / t->cols));      /* this bound shows that panels are within the task's columns */
     at = fx_lk_mul(c, panels.i, num(t, t->cols));
-    some = fx_lk_when(c, fx_kir_op2(c->m, FX_KIR_LT, at, n_cols));
+    some = fx_lk_when(c, op2(c, FX_KIR_LT, at, n_cols));
     col = fx_lk_add(c, col0, at);
-    count = fx_kir_op2(c->m, FX_KIR_MIN, num(t, t->cols), fx_lk_sub(c, n_cols, at));
+    count = op2(c, FX_KIR_MIN, num(t, t->cols), fx_lk_sub(c, n_cols, at));
     for (int p = 0; p < t->n; p++) {
         clear_sums(t, p);
         sum_product(t, p, col, count);
@@ -363,7 +363,7 @@ void fx_fuse_make_merged(fx_lk *c, const fx_fused *f, const int32_t *tensor)
     for (int i = 0; i < f->n_results; i++) {
         from = blocks_of(c, f->result, i);
         to = blocks_of(c, f->result, i + 1);
-        own = fx_kir_op2(c->m, FX_KIR_AND, fx_kir_op2(c->m, FX_KIR_LE, from, t.block), fx_kir_op2(c->m, FX_KIR_LT, t.block, to));
+        own = op2(c, FX_KIR_AND, op2(c, FX_KIR_LE, from, t.block), op2(c, FX_KIR_LT, t.block, to));
         own_blocks = fx_lk_when(c, own);
         t.v = f->result[i];
         t.out = out[i];

@@ -2,11 +2,7 @@
  *
  * A case is:  "rule NAME", a graph, then "fires", "keeps" or "keeps: why" and lines of what is expected: "launches N", or "%value: how", as
  * fornax explain has it. Each graph also runs, fused in vectors of 1, 4 and 16 and unfused: the bits are the same. */
-#include "fxtest.h"
-
-#include <dirent.h>
-
-#include "base/file.h"
+#include "case_files.h"
 #include "lower_cases.h"
 #include "passes/lower_kir.h"
 
@@ -26,8 +22,8 @@ static struct {
 
 typedef struct one_case {
     const char *file;
-    int line, rule;
-    bool fires;
+    int line, rule;              /* line 0: no case has begun */
+    bool fires, behind;          /* behind: lines are what is expected */
     char why[160];
     fx_buf graph, expected;
 } one_case;
@@ -178,14 +174,13 @@ static bool take_verdict(one_case *c, fx_str line)
     return true;
 }
 
-static void start_case(one_case *c, fx_str rule, int line)
+static void start_case(one_case *c, const char *file, int line, fx_str rule)
 {
-    if (c->line)
-        run_case(c);
     fx_buf_clear(&c->graph);
     fx_buf_clear(&c->expected);
-    c->fires = false;
+    c->fires = c->behind = false;
     c->why[0] = 0;
+    c->file = file;
     c->line = line;
     c->rule = rule_of(rule);
     if (c->rule < 0)
@@ -193,56 +188,34 @@ static void start_case(one_case *c, fx_str rule, int line)
     c->rule = FX_MAX(c->rule, 0);
 }
 
-static void run_file(const char *name)
+static void take_line(void *user, const char *file, int number, fx_str line)
 {
-    one_case c = { .file = name };
-    bool behind = false;
-    fx_error err = { 0 };
-    fx_buf text;
-    char path[512];
-    int line_number = 0;
+    one_case *c = user;
+    bool rule = fx_str_starts(line, FX_STR("rule "));
 
-    snprintf(path, sizeof(path), "%s/%s", CASES, name);
-    fx_buf_init(&text, &fx_mem_libc);
-    fx_buf_init(&c.graph, &fx_mem_libc);
-    fx_buf_init(&c.expected, &fx_mem_libc);
-    CHECK_OK(fx_file_read(&text, path, 1 << 20, &err), err);
-    for (size_t i = 0; i < text.n;) {
-        const char *end = memchr(text.p + i, '\n', text.n - i);
-        fx_str line = fx_str_n(text.p + i, end ? (size_t)(end - text.p) - i : text.n - i);
-
-        i += line.n + 1;
-        line_number++;
-        if (fx_str_starts(line, FX_STR("rule "))) {
-            start_case(&c, fx_str_n(line.p + 5, line.n - 5), line_number);
-            behind = false;
-        } else if (take_verdict(&c, line)) {
-            behind = true;
-        } else {
-            fx_buf_str(behind ? &c.expected : &c.graph, line);
-            fx_buf_putc(behind ? &c.expected : &c.graph, '\n');
-        }
+    if ((number == 0 || rule) && c->line)
+        run_case(c);
+    if (number == 0) {
+        c->line = 0;
+    } else if (rule) {
+        start_case(c, file, number, fx_str_n(line.p + 5, line.n - 5));
+    } else if (take_verdict(c, line)) {
+        c->behind = true;
+    } else {
+        fx_buf_str(c->behind ? &c->expected : &c->graph, line);
+        fx_buf_putc(c->behind ? &c->expected : &c->graph, '\n');
     }
-    if (c.line)
-        run_case(&c);
-    fx_buf_done(&text);
-    fx_buf_done(&c.graph);
-    fx_buf_done(&c.expected);
 }
 
 TEST(cases)
 {
-    DIR *d = opendir(CASES);
-    struct dirent *e;
+    one_case c = { .line = 0 };
 
-    REQUIRE(d != NULL);
-    while ((e = readdir(d)) != NULL) {
-        size_t n = strlen(e->d_name);
-
-        if (n > 4 && !strcmp(e->d_name + n - 4, ".txt"))
-            run_file(e->d_name);
-    }
-    closedir(d);
+    fx_buf_init(&c.graph, &fx_mem_libc);
+    fx_buf_init(&c.expected, &fx_mem_libc);
+    each_case_line(CASES, take_line, &c);
+    fx_buf_done(&c.graph);
+    fx_buf_done(&c.expected);
     for (size_t i = 0; i < FX_COUNT(rules); i++) {
         if (!rules[i].fires || !rules[i].keeps)
             FXTEST_FAIL("rule %s: %d cases where it fires, %d where it must not", rules[i].name, rules[i].fires, rules[i].keeps);

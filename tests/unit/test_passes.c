@@ -3,11 +3,7 @@
  * A case is:  "pass NAME" (or "pass all": the whole pipeline), perhaps "mode f32" (or bf16, f16, adapters), a graph, then "expect" and
  * the graph it becomes, or "expect unchanged: why" (the reason that the rule gives; none: it gives none).  Names of values don't count, but
  * those of inputs and weights; the order of ops does. */
-#include "fxtest.h"
-
-#include <dirent.h>
-
-#include "base/file.h"
+#include "case_files.h"
 #include "passes/passes.h"
 
 #define CASES FXTEST_SOURCE "/tests/cases/passes"
@@ -18,6 +14,7 @@ static int fired[64], kept[64];
 typedef struct one_case {
     char pass[64], mode[16];
     fx_buf before, after;
+    bool expecting;              /* lines are of 'after' */
     bool unchanged;
     char why[160], said[160];    /* expected, and the first one given */
     int line;
@@ -123,74 +120,44 @@ static void start_case(one_case *c, int line)
 {
     fx_buf_clear(&c->before);
     fx_buf_clear(&c->after);
-    c->unchanged = false;
+    c->expecting = c->unchanged = false;
     c->why[0] = c->said[0] = 0;
     strcpy(c->mode, "auto");
     c->line = line;
 }
 
-static void run_file(const char *path, const char *file)
+static void take_line(void *user, const char *file, int number, fx_str line)
 {
-    fx_error err = { 0 };
-    fx_buf text;
-    one_case c = { .pass = "" };
-    bool expecting = false;
+    one_case *c = user;
+    fx_buf *text = c->expecting ? &c->after : &c->before;
     char word[64];
-    int line_number = 0;
 
-    fx_buf_init(&text, &fx_mem_libc);
-    fx_buf_init(&c.before, &fx_mem_libc);
-    fx_buf_init(&c.after, &fx_mem_libc);
-    CHECK_OK(fx_file_read(&text, path, 1 << 20, &err), err);
-    for (size_t i = 0; i < text.n;) {
-        const char *end = memchr(text.p + i, '\n', text.n - i);
-        fx_str line = fx_str_n(text.p + i, end ? (size_t)(end - text.p) - i : text.n - i);
-
-        i += line.n + 1;
-        line_number++;
-        if (read_word(line, "pass", word, sizeof(word))) {
-            if (c.pass[0])
-                run_case(file, &c);
-            start_case(&c, line_number);
-            strcpy(c.pass, word);
-            expecting = false;
-        } else if (read_word(line, "mode", word, sizeof(c.mode))) {
-            strcpy(c.mode, word);
-        } else if (fx_str_is(line, "expect") || fx_str_is(line, "expect unchanged") ||
-                   read_word(line, "expect unchanged:", c.why, sizeof(c.why))) {
-            expecting = true;
-            c.unchanged = !fx_str_is(line, "expect");
-        } else {
-            fx_buf_str(expecting ? &c.after : &c.before, line);
-            fx_buf_putc(expecting ? &c.after : &c.before, '\n');
-        }
+    if (number == 0 || read_word(line, "pass", word, sizeof(word))) {
+        if (c->pass[0])
+            run_case(file, c);
+        start_case(c, number);
+        strcpy(c->pass, number ? word : "");
+    } else if (read_word(line, "mode", word, sizeof(c->mode))) {
+        strcpy(c->mode, word);
+    } else if (fx_str_is(line, "expect") || fx_str_is(line, "expect unchanged") ||
+               read_word(line, "expect unchanged:", c->why, sizeof(c->why))) {
+        c->expecting = true;
+        c->unchanged = !fx_str_is(line, "expect");
+    } else {
+        fx_buf_str(text, line);
+        fx_buf_putc(text, '\n');
     }
-    if (c.pass[0])
-        run_case(file, &c);
-    fx_buf_done(&text);
-    fx_buf_done(&c.before);
-    fx_buf_done(&c.after);
 }
 
 TEST(cases)
 {
-    DIR *d = opendir(CASES);
-    struct dirent *e;
-    int files = 0;
+    one_case c = { .pass = "" };
 
-    REQUIRE(d != NULL);
-    while ((e = readdir(d)) != NULL) {
-        char path[512];
-        size_t n = strlen(e->d_name);
-
-        if (n < 4 || strcmp(e->d_name + n - 4, ".txt"))
-            continue;
-        snprintf(path, sizeof(path), "%s/%s", CASES, e->d_name);
-        run_file(path, e->d_name);
-        files++;
-    }
-    closedir(d);
-    CHECK(files > 0);
+    fx_buf_init(&c.before, &fx_mem_libc);
+    fx_buf_init(&c.after, &fx_mem_libc);
+    each_case_line(CASES, take_line, &c);
+    fx_buf_done(&c.before);
+    fx_buf_done(&c.after);
     for (size_t i = 0; i < fx_pass_count(); i++) {
         if (!fired[i] || !kept[i])
             FXTEST_FAIL("pass %s: %d cases where it fires, %d where it must not", fx_pass_at(i)->name, fired[i], kept[i]);
