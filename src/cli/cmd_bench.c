@@ -199,8 +199,7 @@ static int64_t resident_bytes(void)
 typedef struct results {
     double prefill, decode, total;       /* tokens a second */
     fx_limits limits;
-    double prefill_share, decode_share;  /* of the limits; 0: unknown */
-    double decode_multiply_share;
+    double prefill_share, decode_share, decode_multiply_share;     /* of the limits; 0: unknown */
 } results;
 
 /* Seconds that these multiplications take at the least; NAN: unknown. */

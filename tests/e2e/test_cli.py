@@ -261,7 +261,14 @@ def test_bench():
     assert 0 < products < r["step_bytes"] * 8 and r["read_limit"] > 1e8
     with_logits = products + r["int8_logit_products"] + r["bf16_logit_products"] + r["f32_logit_products"]
     assert with_logits >= products + 512                                    # at least the output head's
-    assert r["decode_multiply_share"] > 0 and r["prefill_share"] > 0
+    limits = {"int8": r["int8_limit"], "bf16": max(r["bf16_limit"], r["f32_limit"]), "f32": r["f32_limit"]}
+
+    def share(rate, *products):
+        used = [(r[k + p], limits[k]) for k in limits for p in products if r[k + p]]
+        return rate * sum(2 * n / limit for n, limit in used) if all(limit for _, limit in used) else 0   # unknown
+
+    assert r["prefill_share"] == pytest.approx(share(r["prefill_tps"], "_products"), rel=0.01, abs=1e-4)
+    assert r["decode_multiply_share"] == pytest.approx(share(r["decode_tps"], "_products", "_logit_products"), rel=0.01, abs=1e-4)
     # weights this small come from a cache, so the share may be above 1
     assert r["decode_share"] == pytest.approx(r["decode_tps"] / 3 * r["step_bytes"] / r["read_limit"], rel=0.01)
     assert "tokens/s" in ok("bench", TINY, "--prompt", "32", "--gen", "8", "--repeat", "1")
