@@ -4,11 +4,24 @@
  * can't read the processor's own registers. */
 #include "base/cpu.h"
 
+#include <unistd.h>
+
 const char *fx_cpu_level_name(fx_cpu_level l)
 {
     static const char *const names[FX_CPU_LEVELS] = { "scalar", "avx2", "avx512", "neon" };
 
     return (unsigned)l < FX_CPU_LEVELS ? names[l] : "?";
+}
+
+size_t fx_cpu_shared_cache(void)
+{
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+
+    return bytes > 0 ? (size_t)bytes : 0;
+#else
+    return 0;
+#endif
 }
 
 #if defined(__x86_64__)

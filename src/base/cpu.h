@@ -28,6 +28,7 @@ fx_cpu fx_cpu_detect(void);                        /* the best this machine has 
 /* name "scalar", "avx2", "avx512", "neon": that level, or an error if the machine lacks it. */
 fx_status fx_cpu_choose(fx_cpu *out, const char *name, fx_error *err);
 const char *fx_cpu_level_name(fx_cpu_level l);
+size_t fx_cpu_shared_cache(void);                  /* bytes of the cache that cores share; 0: unknown, or there is none */
 
 /* Of functions fn, fn_avx2 and so on, which do the same, the one for the chosen level. */
 #if defined(__x86_64__)

@@ -1,15 +1,17 @@
-/* pool.c - launches published by one atomic word, and taken from by compare-and-swap.
+/* pool.c - launches published by a word for each thread, and taken from by compare-and-swap.
  *
- * The whole state of a launch's progress is one 64-bit word:
+ * A launch's tasks are cut into as many equal ranges as there are threads, one for each: what lies side by
+ * side in successive launches (a sequence's rows, its keys) is met by the same core again.  The whole
+ * state of a range is one 64-bit word:
  *
  *     ticket = [ generation : 32 | next task not yet taken : 32 ]
  *
  * A thread takes tasks t..t+piece by swapping the word from (g, t) to (g, t+piece); a piece
- * is half of the thread's share of what is left, but not below the grain: large ones while there
- * is much to do, small ones at the end, so that all threads end together.
+ * is half of what is left of the range, but not below the grain.  Its own range first, then
+ * those of the others, so that all threads end together.
  * If that succeeds, the fields of the launch (fn, user, ...) that it read just
- * before belong to generation g: before they change, the word becomes (g, CLOSED),
- * and it does so only when launch g is complete. So a worker that comes late, or
+ * before belong to generation g: before they change, all words become (g, CLOSED),
+ * and they do so only when launch g is complete. So a worker that comes late, or
  * was descheduled anywhere, is harmless: its swap fails. No launch waits for a
  * worker that took nothing, which matters where other processes want the cores.
  *
@@ -56,6 +58,11 @@ typedef struct worker {
     int id;
 } worker;
 
+/* A thread's part of the tasks. */
+typedef struct range {
+    LINE _Atomic uint64_t ticket;
+} range;
+
 struct fx_pool {
     const fx_mem *mem;
     void *block;                /* what mem returned; the pool is aligned within */
@@ -65,7 +72,7 @@ struct fx_pool {
     pid_t pid;
     worker *workers;            /* [n_threads - 1] */
 
-    LINE _Atomic uint64_t ticket;
+    range *ranges;              /* [n_threads] */
     LINE _Atomic int64_t done;
     _Atomic int caller_parked;
 
@@ -73,7 +80,8 @@ struct fx_pool {
     LINE _Atomic(fx_task_fn) fn;
     void *_Atomic user;
     _Atomic int64_t first;      /* added to the task numbers */
-    _Atomic uint32_t n_tasks, grain;
+    _Atomic uint32_t n_tasks, grain, n_ranges;
+    _Atomic uint32_t generation;
 
     LINE _Atomic int sleepers;  /* workers parked or about to */
     _Atomic bool stop;
@@ -120,10 +128,14 @@ static inline bool spin(bool (*ready)(const fx_pool *p, uint64_t want), const fx
     }
 }
 
-/* Takes and runs tasks of the launch until none is left. */
-static void run_tasks(fx_pool *p, int id)
+/* The first task of range i of n, each with its share of 'tasks'. */
+static uint32_t range_begin(uint32_t tasks, uint32_t i, uint32_t n) { return (uint32_t)((uint64_t)tasks * i / n); }
+
+/* Takes and runs tasks of range i until none is left; returns the number of ranges. */
+static uint32_t run_range(fx_pool *p, uint32_t i, int id)
 {
-    uint64_t seen = atomic_load_explicit(&p->ticket, memory_order_acquire);
+    _Atomic uint64_t *ticket = &p->ranges[i].ticket;
+    uint64_t seen = atomic_load_explicit(ticket, memory_order_acquire);
 
     for (;;) {
         fx_task_fn fn = atomic_load_explicit(&p->fn, memory_order_acquire);
@@ -131,14 +143,15 @@ static void run_tasks(fx_pool *p, int id)
         int64_t first = atomic_load_explicit(&p->first, memory_order_acquire);
         uint32_t n = atomic_load_explicit(&p->n_tasks, memory_order_acquire);
         uint32_t grain = atomic_load_explicit(&p->grain, memory_order_acquire);
-        uint32_t t0 = (uint32_t)seen, t1, piece;
+        uint32_t ranges = atomic_load_explicit(&p->n_ranges, memory_order_acquire);
+        uint32_t t0 = (uint32_t)seen, end = i < ranges ? range_begin(n, i + 1, ranges) : 0, t1, piece;
 
-        if (t0 >= n)
-            return;
-        piece = FX_MAX(grain, (n - t0) / (2 * (uint32_t)p->n_threads));
-        t1 = n - t0 > piece ? t0 + piece : n;
-        if (!atomic_compare_exchange_weak_explicit(&p->ticket, &seen, (seen & ~(uint64_t)UINT32_MAX) | t1,
-                                                   memory_order_acq_rel, memory_order_acquire))
+        if (t0 >= end)
+            return ranges;
+        piece = FX_MAX(grain, (end - t0) / 2);
+        t1 = end - t0 > piece ? t0 + piece : end;
+        if (!atomic_compare_exchange_weak_explicit(ticket, &seen, (seen & ~(uint64_t)UINT32_MAX) | t1, memory_order_acq_rel,
+                                                   memory_order_acquire))
             continue;
         fn(user, first + t0, first + t1, id);
         if (atomic_fetch_add(&p->done, t1 - t0) + (t1 - t0) == n && atomic_load(&p->caller_parked)) {
@@ -146,22 +159,33 @@ static void run_tasks(fx_pool *p, int id)
             pthread_cond_signal(&p->idle);
             pthread_mutex_unlock(&p->lock);
         }
-        seen = atomic_load_explicit(&p->ticket, memory_order_acquire);
+        seen = atomic_load_explicit(ticket, memory_order_acquire);
+    }
+}
+
+/* Takes and runs tasks of the launch until none is left: the thread's own, then others'. */
+static void run_tasks(fx_pool *p, int id)
+{
+    uint32_t n = run_range(p, (uint32_t)id, id);
+
+    for (uint32_t k = 1, i = (uint32_t)id; k <= n; k++) {
+        i = i + 1 < n ? i + 1 : 0;
+        n = run_range(p, i, id);
     }
 }
 
 /* True when there is something for a worker that last saw generation 'want'. */
 static bool has_work(const fx_pool *p, uint64_t want)
 {
-    return atomic_load_explicit(&p->ticket, memory_order_acquire) >> 32 != want ||
+    return atomic_load_explicit(&p->generation, memory_order_acquire) != want ||
            atomic_load_explicit(&p->stop, memory_order_relaxed);
 }
 
-static void park_worker(fx_pool *p, uint64_t generation)
+static void park_worker(fx_pool *p, uint32_t generation)
 {
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->sleepers, 1);
-    while (atomic_load(&p->ticket) >> 32 == generation && !atomic_load(&p->stop))
+    while (atomic_load(&p->generation) == generation && !atomic_load(&p->stop))
         pthread_cond_wait(&p->work, &p->lock);
     atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->lock);
@@ -171,13 +195,13 @@ static void *worker_main(void *arg)
 {
     worker *w = arg;
     fx_pool *p = w->pool;
-    uint64_t generation;
+    uint32_t generation;
 
     fx_fpmode_enter();
     inside = p;
     inside_worker = w->id;
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
-        generation = atomic_load_explicit(&p->ticket, memory_order_acquire) >> 32;
+        generation = atomic_load_explicit(&p->generation, memory_order_acquire);
         run_tasks(p, w->id);
         if (!spin(has_work, p, generation))
             park_worker(p, generation);
@@ -209,18 +233,24 @@ static void wake_workers(fx_pool *p, int64_t pieces)
 /* One launch of at most MAX_TASKS tasks; the caller has its turn. */
 static void launch(fx_pool *p, const fx_pool_job *job, int64_t first, int64_t n)
 {
-    uint64_t last = atomic_load_explicit(&p->ticket, memory_order_relaxed) >> 32;
+    uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed) + 1;
     int64_t grain = FX_MIN(FX_MAX(job->grain, 1), n);
+    uint32_t ranges = (uint32_t)FX_MIN(p->n_threads, FX_DIV_UP(n, grain));
 
     /* Release: whoever reads a new field also finds the old generation closed. */
-    atomic_store_explicit(&p->ticket, last << 32 | CLOSED, memory_order_relaxed);
+    for (int i = 0; i < p->n_threads; i++)
+        atomic_store_explicit(&p->ranges[i].ticket, CLOSED, memory_order_relaxed);
     atomic_store_explicit(&p->fn, job->fn, memory_order_release);
     atomic_store_explicit(&p->user, job->user, memory_order_release);
     atomic_store_explicit(&p->first, first, memory_order_release);
     atomic_store_explicit(&p->n_tasks, (uint32_t)n, memory_order_release);
     atomic_store_explicit(&p->grain, (uint32_t)grain, memory_order_release);
+    atomic_store_explicit(&p->n_ranges, ranges, memory_order_release);
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-    atomic_store(&p->ticket, (last + 1) << 32);
+    for (uint32_t i = 0; i < ranges; i++)
+        atomic_store_explicit(&p->ranges[i].ticket, (uint64_t)generation << 32 | range_begin((uint32_t)n, i, ranges),
+                              memory_order_release);
+    atomic_store(&p->generation, generation);
     wake_workers(p, FX_DIV_UP(n, grain) - 1);
     run_tasks(p, 0);
     if (spin(all_done, p, (uint64_t)n))
@@ -390,7 +420,7 @@ fx_status fx_pool_new(fx_pool **out, const fx_mem *mem, int n_threads, fx_error 
     if (n_threads < 0 || n_threads > MAX_THREADS)
         return fx_fail_param(err, FORNAX_EARG, "threads", "threads: expected 0 to %d, found %d", MAX_THREADS,
                              n_threads);
-    bytes = pool_bytes + 64 + (size_t)n_threads * sizeof(worker);
+    bytes = pool_bytes + 64 + (size_t)n_threads * (sizeof(range) + sizeof(worker));
     block = fx_mem_zalloc(mem, bytes);
     if (!block)
         return fx_nomem(err, "the thread pool");
@@ -400,7 +430,10 @@ fx_status fx_pool_new(fx_pool **out, const fx_mem *mem, int n_threads, fx_error 
     p->block_bytes = bytes;
     p->n_threads = n_threads;
     p->pid = getpid();
-    p->workers = (worker *)((char *)p + pool_bytes);
+    p->ranges = (range *)((char *)p + pool_bytes);
+    p->workers = (worker *)(p->ranges + n_threads);
+    for (int i = 0; i < n_threads; i++)
+        atomic_init(&p->ranges[i].ticket, CLOSED);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
     pthread_cond_init(&p->idle, NULL);

@@ -226,22 +226,23 @@ SIMD __m512i table_of(const fx_pack p, const uint8_t *w)
 }
 
 /* M rows of a panel of width W. */
-SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t *w, const uint32_t *x, int64_t blocks,
-                    float *out, int64_t ld)
+SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t *w, const uint8_t *next, const uint32_t *x,
+                    int64_t blocks, float *out, int64_t ld)
 {
     const fx_pack p = fx_pack_of(type);
     const bool near = M <= (p.bits == 8 ? 4 : 1);     /* reading is slower than multiplying; else the next tile is fetched */
-    const int64_t tile = FX_DIV_UP(blocks, p.blocks) * p.bytes;
     __m512 acc[MAX_M];
 
     FX_UNROLL
     for (int r = 0; r < M; r++)
         acc[r] = _mm512_setzero_ps();
-    for (; blocks > 0; blocks -= p.blocks, w += p.bytes)
+    if (near)
+        next = w + AHEAD;
+    for (; blocks > 0; blocks -= p.blocks, w += p.bytes, next += p.bytes)
         for (int i = 0; i < p.blocks && i < blocks; i++, x += FX_Q8_WORDS * W) {
             block b = { w + fx_pack_quants_at(p, i), w + fx_pack_scales_at(p, i), w + fx_pack_d_at(p, i), x, table_of(p, w) };
 
-            fetch_block(p, w, i, near ? AHEAD : tile, near);
+            fetch_block(p, next, i, near);
             any_block(p, W, M, &b, acc);
         }
     FX_UNROLL
@@ -250,37 +251,39 @@ SIMD void some_rows(const fx_dtype type, const int W, const int M, const uint8_t
 }
 
 /* Wide panels of types that need more registers go in two parts. */
-SIMD void panel(const fx_dtype type, const int W, const uint8_t *w, const uint32_t *x, int64_t blocks, float *out, int64_t ld)
+SIMD void panel(const fx_dtype type, const int W, const uint8_t *w, const uint8_t *next, const uint32_t *x, int64_t blocks,
+                float *out, int64_t ld)
 {
     const fx_pack p = fx_pack_of(type);
     const bool many = p.form == FX_PACK_K16 || p.form == FX_PACK_K16M;
     const int M = many && W > 10 ? (W + 1) / 2 : W;
 
-    some_rows(type, W, M, w, x, blocks, out, ld);
+    some_rows(type, W, M, w, next, x, blocks, out, ld);
     if (M < W)
-        some_rows(type, W, W - M, w, x + M, blocks, out + M * ld, ld);
+        some_rows(type, W, W - M, w, next, x + M, blocks, out + M * ld, ld);
 }
 
 /* ---- Instances ---- */
 
-typedef void (*width_fn)(const uint8_t *w, const uint32_t *x, int64_t blocks, float *out, int64_t ld);
+typedef void (*width_fn)(const uint8_t *w, const uint8_t *next, const uint32_t *x, int64_t blocks, float *out, int64_t ld);
 
 #define PANEL(T, t, M)                                                                                 \
-    static void t##_##M(const uint8_t *w, const uint32_t *x, int64_t blocks, float *out, int64_t ld)   \
+    static void t##_##M(const uint8_t *w, const uint8_t *next, const uint32_t *x, int64_t blocks, float *out, int64_t ld) \
     {                                                                                                  \
-        panel(FX_##T, M, w, x, blocks, out, ld);                                                       \
+        panel(FX_##T, M, w, next, x, blocks, out, ld);                                                 \
     }
 #define PANELS(T, t)                                                                                   \
     PANEL(T, t, 1) PANEL(T, t, 2) PANEL(T, t, 3) PANEL(T, t, 4) PANEL(T, t, 5) PANEL(T, t, 6)          \
     PANEL(T, t, 7) PANEL(T, t, 8) PANEL(T, t, 9) PANEL(T, t, 10) PANEL(T, t, 11) PANEL(T, t, 12)       \
     PANEL(T, t, 13) PANEL(T, t, 14)                                                                    \
-    static void panel_##t(const uint8_t *w, const uint32_t *x, int width, int64_t blocks, float *out, int64_t ld) \
+    static void panel_##t(const uint8_t *w, const uint8_t *next, const uint32_t *x, int width, int64_t blocks, \
+                          float *out, int64_t ld)                                                      \
     {                                                                                                  \
         static const width_fn fns[MAX_M + 1] = { NULL,  t##_1, t##_2,  t##_3,  t##_4,                  \
                                                  t##_5, t##_6, t##_7,  t##_8,  t##_9,                  \
                                                  t##_10, t##_11, t##_12, t##_13, t##_14 };             \
                                                                                                        \
-        fns[width](w, x, blocks, out, ld);                                                             \
+        fns[width](w, next, x, blocks, out, ld);                                                             \
     }                                                                                                  \
     static void run_##t(const fx_matmul_args *a, int64_t t0, int64_t t1, void *scratch)                \
     {                                                                                                  \

@@ -386,6 +386,7 @@ static fx_status bind_all(fx_exec *x, fx_error *err)
     x->scratch_bytes = FX_MAX(x->scratch_each, (size_t)64) * (size_t)fx_pool_threads(x->pool);
     x->scratch = fx_pages_alloc(x->scratch_bytes);
     fx_exec_join_calls(x);
+    fx_exec_join_ahead(x);
     return x->scratch ? FORNAX_OK : fx_nomem(err, "kernel scratch");
 }
 
@@ -535,6 +536,7 @@ static void set_launches(fx_exec *x, fx_exec_launch *e, int32_t width, int64_t r
     for (int32_t i = 0; i < width; i++) {
         set_rows(&e[i], rows);
         set_step(&e[i], x->step);
+        fx_exec_set_ahead(x, &e[i]);
     }
 }
 

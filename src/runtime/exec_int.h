@@ -1,4 +1,4 @@
-/* exec_int.h - the inside of an exec, for exec.c and exec_calls.c. */
+/* exec_int.h - the inside of an exec, for exec.c, exec_calls.c and exec_ahead.c. */
 #ifndef FX_EXEC_INT_H
 #define FX_EXEC_INT_H
 
@@ -15,7 +15,12 @@ typedef struct fx_exec_launch {
     fx_epilogue_fn epilogue;          /* of a product without adapters; NULL: it isn't one that may have some */
     const fx_plan_call *call;         /* that begins here, or NULL */
     fx_exec *owner;
+    const struct fx_exec_launch *ahead_of;   /* an attention for which this product fetches; NULL: for none */
+    double ahead_from, ahead_to;             /* its share of the pages */
+    fx_ahead ahead;                          /* in this step */
 } fx_exec_launch;
+
+#define FX_AHEAD_PAGES 1024
 
 /* A call that is about to run. */
 typedef struct fx_exec_call {
@@ -38,6 +43,8 @@ struct fx_exec {
     size_t buffer_bytes, scratch_each, scratch_bytes;
     int64_t max_rows, max_logits;
     const fx_step *step;
+    size_t ahead_most;           /* bytes that are fetched for one attention at most */
+    fx_page ahead_pages[FX_AHEAD_PAGES];     /* of the launch that runs */
     fx_adapting *adapting;       /* NULL: no adapters here */
     int32_t at, phase;           /* of the walk over the launches */
     _Atomic uint64_t n_begun, n_generated;   /* launches, and calls among them, ever; read by others */
@@ -58,5 +65,12 @@ static inline const fx_plan_call *fx_exec_call_at(const fx_exec *x, const fx_exe
 }
 /* Gathers what it is given in this step. */
 void fx_exec_call_job(fx_exec *x, const fx_plan_call *c, int64_t n_rows, fx_pool_job *job);
+
+/* ---- What attention will read (exec_ahead.c) ---- */
+
+/* Finds out which products fetch for which attention; launches are bound. */
+void fx_exec_join_ahead(fx_exec *x);
+/* What e fetches in this step, if it does. */
+void fx_exec_set_ahead(fx_exec *x, fx_exec_launch *e);
 
 #endif

@@ -90,6 +90,14 @@ struct fx_epilogue {
     const void *call;            /* of a generated fn: which, with what (runtime/exec_calls.c) */
 };
 
+/* What is read after a product, for whose sake it may ask for it: 'bytes' at base + page_bytes * pages[i], i < n. */
+typedef struct fx_ahead {
+    const uint8_t *base;
+    const fx_page *pages;
+    int64_t n;
+    size_t page_bytes, bytes;
+} fx_ahead;
+
 /* y = epilogue(x @ w^T). w packed in tiles of 16 rows (= 16 columns of y): tile t holds
  * columns [16t, 16t+16); columns past n are zero rows and are not given to the epilogue.
  * With paired (gate·up) weights, tiles 2t and 2t+1 hold gate and up rows of the same 16
@@ -102,6 +110,7 @@ typedef struct fx_matmul_args {
     int64_t n_rows, n, k;
     bool paired;
     fx_epilogue epi;
+    const fx_ahead *ahead;       /* NULL: nothing; kernels that have no use for it leave it */
 } fx_matmul_args;
 
 /* y[:, h] = x[:, h] @ w_h^T for each head h; m is head 0's, whose x and y are the first k and n columns of

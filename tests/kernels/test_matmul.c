@@ -133,6 +133,16 @@ static void done(problem *p)
     free(p->y0);
 }
 
+/* Something that is fetched meanwhile: pages of more and of less than a tile, with a table that a sanitizer sees the end of. */
+static fx_ahead some_ahead(int64_t m, size_t tile_bytes)
+{
+    static uint8_t pool[4096];
+    fx_ahead a = { pool, NULL, m % 7 + 1, 64, m % 2 ? 3 * tile_bytes + 64 : 64 };
+
+    a.pages = calloc((size_t)a.n, sizeof *a.pages);
+    return a;
+}
+
 /* Rows [row0, row0 + m) of the product to y[m][ld], tasks cut at 'cut'. x may be given an odd place. */
 static void compute(const problem *p, int64_t row0, int64_t m, int64_t cut, float *y, int64_t ld)
 {
@@ -140,6 +150,7 @@ static void compute(const problem *p, int64_t row0, int64_t m, int64_t cut, floa
     int64_t x_ld = p->k + (m > 1 ? 3 : 0), tasks;
     float *x = aligned((size_t)(m * x_ld + 1) * sizeof(float));
     fx_q8 q8 = { NULL, p->k };
+    fx_ahead ahead = some_ahead(m, p->tile_bytes);
     void *scratch;
     fx_matmul_args a = { 0 };
 
@@ -150,7 +161,7 @@ static void compute(const problem *p, int64_t row0, int64_t m, int64_t cut, floa
         fx_q8_put(&q8, m, 0, m, 0, p->k, (fx_cmat){ x + 1, x_ld });
     }
     a = (fx_matmul_args){ { x + 1, x_ld }, q8, p->tiles, p->tile_bytes, m, p->n, p->k, p->paired,
-                          { .fn = fx_epilogue_find(&(fx_cpu){ .level = k->level }), .y = { y, ld }, .scale = 1 } };
+                          { .fn = fx_epilogue_find(&(fx_cpu){ .level = k->level }), .y = { y, ld }, .scale = 1 }, &ahead };
     tasks = fx_matmul_tasks(&a);
     scratch = aligned(k->scratch_bytes ? k->scratch_bytes(&a) : 0);
     k->run(&a, 0, FX_MIN(cut, tasks), scratch);
@@ -158,6 +169,7 @@ static void compute(const problem *p, int64_t row0, int64_t m, int64_t cut, floa
         k->run(&a, cut, tasks, scratch);
     free(scratch);
     free(q8.data);
+    free((void *)(uintptr_t)ahead.pages);
     free(x);
 }
 
@@ -303,7 +315,7 @@ static void check_rounding(const problem *p, int64_t m, int64_t cut, bool alone)
     float *y = aligned((size_t)(m * p->n) * sizeof(float));
     fx_matmul_args a = { { p->x, p->k }, q8, p->tiles, p->tile_bytes, m, p->n, p->k, p->paired,
                          { .fn = fx_epilogue_round, .y = { y, p->n }, .scale = alone ? 1 : 0.5f, .q8 = got, .put = fx_q8_put_find(&cpu),
-                           .store = fx_epilogue_find(&cpu), .n_rows = &m } };
+                           .store = fx_epilogue_find(&cpu), .n_rows = &m }, NULL };
     int64_t tasks = fx_matmul_tasks(&a);
     void *scratch = aligned(k->scratch_bytes ? k->scratch_bytes(&a) : 0);
 

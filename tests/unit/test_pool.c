@@ -50,6 +50,37 @@ static fx_pool *new_pool(int threads)
     return p;
 }
 
+/* Both tasks of a launch at once; who ran which. */
+typedef struct pair {
+    _Atomic int begun;
+    int worker[2];
+} pair;
+
+static void meet(void *user, int64_t t0, int64_t t1, int worker)
+{
+    pair *p = user;
+
+    for (int64_t t = t0; t < t1; t++)
+        p->worker[t] = worker;
+    atomic_fetch_add(&p->begun, (int)(t1 - t0));
+    for (uint64_t end = fx_clock_ns() + 20000000000u; atomic_load(&p->begun) < 2 && fx_clock_ns() < end;)
+        sched_yield();
+}
+
+TEST(a_thread_begins_with_its_own_range)
+{
+    fx_pool *p = new_pool(2);
+
+    for (int i = 0; i < 200; i++) {
+        pair both = { 0 };
+
+        fx_pool_run(p, meet, &both, 2, 1);
+        CHECK_EQ_I64(both.worker[0], 0);
+        CHECK_EQ_I64(both.worker[1], 1);
+    }
+    fx_pool_free(p);
+}
+
 TEST(each_task_runs_once)
 {
     static const int tasks[] = { 0, 1, 2, 3, 7, 64, 1000, MANY }, grains[] = { -1, 1, 2, 3, 64, 100000 };
