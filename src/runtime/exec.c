@@ -528,7 +528,7 @@ static void launch_job(fx_exec *x, fx_exec_launch *e, int32_t width, int64_t row
         job->n_tasks += e[i].tasks(&e[i].l.args);
     if (n > 1)
         job->fn = run_beside;
-    job->grain = FX_MAX(1, job->n_tasks / ((packs && rows >= MANY_ROWS ? 8 : 16) * fx_pool_threads(x->pool)));
+    job->grain = FX_MAX(1, job->n_tasks / ((packs && rows >= MANY_ROWS ? 8 : rows > 1 ? 128 : 16) * fx_pool_threads(x->pool)));
 }
 
 static void set_launches(fx_exec *x, fx_exec_launch *e, int32_t width, int64_t rows)
