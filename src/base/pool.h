@@ -1,7 +1,8 @@
 /* pool.h - the thread pool: one launch at a time, all its tasks, then the next.
  *
  * A launch is n tasks numbered 0..n-1; threads (the caller among them) take
- * ranges of them until none is left.  What a task computes must not depend on
+ * ranges of them until none is left, each beginning with the same share of all (worker
+ * i of w with task n * i / w), if it comes in time.  What a task computes must not depend on
  * which thread runs it.
  *
  *     static void run(void *user, int64_t t0, int64_t t1, int worker) { ... }

@@ -3,10 +3,9 @@
  * In a step of many sequences products multiply and attention reads: while the ones run the memory has little to do, and the
  * others wait for it.  So the last products before an attention, the one of its queries and the one before that, are given
  * its pages to ask for (fx_matmul_args.ahead), as many as the cache that cores share holds beside weights; each a share of them
- * by the bytes of its own weights, with which it goes through them. */
+ * by the bytes of its own weights, with which it goes through them.  Products of one panel of rows have no time for that. */
+#include "kernels/quant.h"
 #include "runtime/exec_int.h"
-
-#define PRODUCTS 2                   /* before an attention that fetch for it */
 
 /* The first and the last byte behind of what the layer keeps in a page. */
 static size_t begin_of(const fx_attend_args *a) { return a->latent ? a->k_offset : FX_MIN(a->k_offset, a->v_offset); }
@@ -29,17 +28,18 @@ static size_t weight_bytes(const fx_exec_launch *e)
 /* The products before launch 'at', an attention, are told of it. */
 static void tell_products(fx_exec *x, int32_t at)
 {
-    fx_exec_launch *told[PRODUCTS];
+    fx_exec_launch *told[FX_AHEAD_PRODUCTS];
     size_t all = 0, before = 0;
     int32_t n = 0;
 
-    for (int32_t i = at - 1; i >= 0 && n < PRODUCTS && x->launches[i].l.op != FX_L_ATTEND; i--)
+    for (int32_t i = at - 1; i >= 0 && n < FX_AHEAD_PRODUCTS && x->launches[i].l.op != FX_L_ATTEND; i--)
         if (x->launches[i].matmul && x->launches[i].l.rows == FX_ROWS_STEP) {
             all += weight_bytes(&x->launches[i]);
             told[n++] = &x->launches[i];
         }
     while (n-- > 0) {
         told[n]->ahead_of = &x->launches[at];
+        told[n]->ahead_list = n;
         told[n]->ahead_from = (double)before / (double)all;
         before += weight_bytes(told[n]);
         told[n]->ahead_to = (double)before / (double)all;
@@ -63,8 +63,8 @@ static bool fetches(const fx_exec_launch *e, int64_t i)
     return at >= e->ahead_from && at < e->ahead_to;
 }
 
-/* Those of the attention's pages that the launch fetches, sequence by sequence, into x->ahead_pages; returns how many. At most
- * 'most' are thought of. */
+/* Those of the attention's pages that the launch fetches, sequence by sequence, into its list; returns how many. At most 'most'
+ * are thought of. */
 static int64_t find_pages(fx_exec *x, const fx_exec_launch *e, int64_t most)
 {
     const fx_attend_args *a = &e->ahead_of->l.args.attend;
@@ -77,7 +77,7 @@ static int64_t find_pages(fx_exec *x, const fx_exec_launch *e, int64_t most)
 
         for (int64_t j = first / s->page_tokens; j * s->page_tokens < seq->pos0 && seen < most; j++, seen++)
             if (fetches(e, seen))
-                x->ahead_pages[n++] = seq->pages[j * s->n_columns + a->column];
+                x->ahead_pages[e->ahead_list][n++] = seq->pages[j * s->n_columns + a->column];
     }
     return n;
 }
@@ -89,9 +89,14 @@ void fx_exec_set_ahead(fx_exec *x, fx_exec_launch *e)
 
     if (!a)
         return;
+    e->l.args.matmul.ahead = NULL;
+    if (x->step->n_rows <= FX_Q8_PANEL)
+        return;
     begin = begin_of(a);
     bytes = end_of(a, x->step->page_tokens) - begin;
-    e->ahead = (fx_ahead){ .base = x->step->kv + begin, .pages = x->ahead_pages, .page_bytes = x->step->page_bytes, .bytes = bytes };
+    e->ahead = (fx_ahead){ .base = x->step->kv + begin, .pages = x->ahead_pages[e->ahead_list],
+                           .page_bytes = x->step->page_bytes, .bytes = bytes };
     e->ahead.n = find_pages(x, e, FX_MIN(FX_AHEAD_PAGES, (int64_t)(x->ahead_most / bytes)));
-    e->l.args.matmul.ahead = e->ahead.n > 0 ? &e->ahead : NULL;
+    if (e->ahead.n > 0)
+        e->l.args.matmul.ahead = &e->ahead;
 }

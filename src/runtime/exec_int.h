@@ -17,10 +17,12 @@ typedef struct fx_exec_launch {
     fx_exec *owner;
     const struct fx_exec_launch *ahead_of;   /* an attention for which this product fetches; NULL: for none */
     double ahead_from, ahead_to;             /* its share of the pages */
+    int32_t ahead_list;                      /* which of the exec's it is given them in */
     fx_ahead ahead;                          /* in this step */
 } fx_exec_launch;
 
-#define FX_AHEAD_PAGES 1024
+#define FX_AHEAD_PRODUCTS 2          /* before an attention that fetch for it */
+#define FX_AHEAD_PAGES 1024          /* at most for one of them */
 
 /* A call that is about to run. */
 typedef struct fx_exec_call {
@@ -44,7 +46,7 @@ struct fx_exec {
     int64_t max_rows, max_logits;
     const fx_step *step;
     size_t ahead_most;           /* bytes that are fetched for one attention at most */
-    fx_page ahead_pages[FX_AHEAD_PAGES];     /* of the launch that runs */
+    fx_page ahead_pages[FX_AHEAD_PRODUCTS][FX_AHEAD_PAGES];
     fx_adapting *adapting;       /* NULL: no adapters here */
     int32_t at, phase;           /* of the walk over the launches */
     _Atomic uint64_t n_begun, n_generated;   /* launches, and calls among them, ever; read by others */
