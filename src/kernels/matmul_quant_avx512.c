@@ -56,7 +56,22 @@ SIMD __m512i group(const fx_pack p, const block *b, int g)
 }
 
 /* Word i of row r; W is the width of the panel. */
-SIMD __m512i word(const block *b, int W, int i, int r) { return _mm512_set1_epi32((int32_t)b->x[i * W + r]); }
+SIMD const uint32_t *at(const block *b, int W, int i, int r) { return &b->x[i * W + r]; }
+SIMD __m512i word(const block *b, int W, int i, int r) { return _mm512_set1_epi32((int32_t)*at(b, W, i, r)); }
+
+/* sum += the products of unsigned bytes and the word at x, the same for all rows of weights. By name and from memory: of the
+ * intrinsics GCC makes a broadcast for each, with which so many instructions stand between a block and the next that
+ * the processor doesn't see far enough ahead to keep multiplying. */
+SIMD void add_products(__m512i *sum, __m512i w, const uint32_t *x)
+{
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(*sum) : "v"(w), "m"(*x));
+}
+
+/* acc += t * the float at x; the same. */
+SIMD void add_product(__m512 *acc, __m512 t, const uint32_t *x)
+{
+    __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(*acc) : "v"(t), "m"(*x));
+}
 
 /* sum[r] += the groups [g0, g0 + n) */
 SIMD void dot(const fx_pack p, const int W, const int M, const block *b, int g0, int n, __m512i *sum)
@@ -67,7 +82,7 @@ SIMD void dot(const fx_pack p, const int W, const int M, const block *b, int g0,
 
         FX_UNROLL
         for (int r = 0; r < M; r++)
-            sum[r] = _mm512_dpbusd_epi32(sum[r], w, word(b, W, g, r));
+            add_products(&sum[r], w, at(b, W, g, r));
     }
 }
 
@@ -80,7 +95,6 @@ SIMD __m512 s8_at(const uint8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const void *)p)));
 }
-SIMD __m512 act_scale(const block *b, int W, int r) { return _mm512_castsi512_ps(word(b, W, 8, r)); }
 
 /* A block's own d. */
 SIMD __m512 own_scale(const fx_pack p, const block *b)
@@ -105,7 +119,7 @@ SIMD void add_scaled(const int W, const int M, const block *b, const __m512i *su
 {
     FX_UNROLL
     for (int r = 0; r < M; r++)
-        acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s), act_scale(b, W, r), acc[r]);
+        add_product(&acc[r], _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s), at(b, W, 8, r));
 }
 
 /* acc[r] += (sum[r] * s + neg_m[r'th negated sum of q]) * d of x */
@@ -117,7 +131,7 @@ SIMD void add_scaled_min(const int W, const int M, const block *b, const __m512i
         __m512 t = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r]), s);
 
         t = _mm512_fmadd_ps(m, _mm512_cvtepi32_ps(neg[r]), t);
-        acc[r] = _mm512_fmadd_ps(t, act_scale(b, W, r), acc[r]);
+        add_product(&acc[r], t, at(b, W, 8, r));
     }
 }
 
