@@ -535,7 +535,8 @@ FORNAX_API fornax_status fornax_request_next(fornax_request *req, const fornax_e
 FORNAX_API int fornax_request_fd(const fornax_request *req);
 /* The seed of its draws: the one given, or the one drawn for it. The same request with this seed has the same tokens. */
 FORNAX_API uint64_t fornax_request_seed(const fornax_request *req);
-FORNAX_API void fornax_request_cancel(fornax_request *req);      /* any thread; DONE follows */
+/* Any thread; DONE follows. One that waits keeps its place in the queue until the engine's next step. */
+FORNAX_API void fornax_request_cancel(fornax_request *req);
 /* Cancels if need be. Afterwards its callback isn't called again, nor still running. */
 FORNAX_API void fornax_request_close(fornax_request *req);
 
