@@ -10,7 +10,7 @@
  * is half of what is left of the range, but not below the grain.  Its own range first, then
  * those of the others, so that all threads end together.
  * If that succeeds, the fields of the launch (fn, user, ...) that it read just
- * before belong to generation g: before they change, all words become (g, CLOSED),
+ * before belong to generation g: before they change, all words become CLOSED,
  * and they do so only when launch g is complete. So a worker that comes late, or
  * was descheduled anywhere, is harmless: its swap fails. No launch waits for a
  * worker that took nothing, which matters where other processes want the cores.
