@@ -131,8 +131,8 @@ static inline bool spin(bool (*ready)(const fx_pool *p, uint64_t want), const fx
 /* The first task of range i of n, each with its share of 'tasks'. */
 static uint32_t range_begin(uint32_t tasks, uint32_t i, uint32_t n) { return (uint32_t)((uint64_t)tasks * i / n); }
 
-/* Takes and runs tasks of range i until none is left; returns the number of ranges. */
-static uint32_t run_range(fx_pool *p, uint32_t i, int id)
+/* Takes and runs tasks of the launch's range i until none is left; returns the number of ranges, 0: another launch has begun. */
+static uint32_t run_range(fx_pool *p, uint32_t generation, uint32_t i, int id)
 {
     _Atomic uint64_t *ticket = &p->ranges[i].ticket;
     uint64_t seen = atomic_load_explicit(ticket, memory_order_acquire);
@@ -146,6 +146,8 @@ static uint32_t run_range(fx_pool *p, uint32_t i, int id)
         uint32_t ranges = atomic_load_explicit(&p->n_ranges, memory_order_acquire);
         uint32_t t0 = (uint32_t)seen, end = i < ranges ? range_begin(n, i + 1, ranges) : 0, t1, piece;
 
+        if (seen >> 32 != generation)
+            return 0;
         if (t0 >= end)
             return ranges;
         piece = FX_MAX(grain, (end - t0) / 2);
@@ -164,13 +166,13 @@ static uint32_t run_range(fx_pool *p, uint32_t i, int id)
 }
 
 /* Takes and runs tasks of the launch until none is left: the thread's own, then others'. */
-static void run_tasks(fx_pool *p, int id)
+static void run_tasks(fx_pool *p, uint32_t generation, int id)
 {
-    uint32_t n = run_range(p, (uint32_t)id, id);
+    uint32_t n = run_range(p, generation, (uint32_t)id, id);
 
     for (uint32_t k = 1, i = (uint32_t)id; k <= n; k++) {
         i = i + 1 < n ? i + 1 : 0;
-        n = run_range(p, i, id);
+        n = run_range(p, generation, i, id);
     }
 }
 
@@ -202,7 +204,7 @@ static void *worker_main(void *arg)
     inside_worker = w->id;
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
         generation = atomic_load_explicit(&p->generation, memory_order_acquire);
-        run_tasks(p, w->id);
+        run_tasks(p, generation, w->id);
         if (!spin(has_work, p, generation))
             park_worker(p, generation);
     }
@@ -252,7 +254,7 @@ static void launch(fx_pool *p, const fx_pool_job *job, int64_t first, int64_t n)
                               memory_order_release);
     atomic_store(&p->generation, generation);
     wake_workers(p, FX_DIV_UP(n, grain) - 1);
-    run_tasks(p, 0);
+    run_tasks(p, generation, 0);
     if (spin(all_done, p, (uint64_t)n))
         return;
     pthread_mutex_lock(&p->lock);
