@@ -60,8 +60,7 @@ SIMD const uint32_t *at(const block *b, int W, int i, int r) { return &b->x[i * 
 SIMD __m512i word(const block *b, int W, int i, int r) { return _mm512_set1_epi32((int32_t)*at(b, W, i, r)); }
 
 /* sum += the products of unsigned bytes and the word at x, the same for all rows of weights. By name and from memory: of the
- * intrinsics GCC makes a broadcast for each, with which so many instructions stand between a block and the next that
- * the processor doesn't see far enough ahead to keep multiplying. */
+ * intrinsic GCC makes two instructions, the broadcast being one of its own. */
 SIMD void add_products(__m512i *sum, __m512i w, const uint32_t *x)
 {
     __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(*sum) : "v"(w), "m"(*x));

@@ -16,7 +16,19 @@ typedef struct made {
     fx_step_seq seqs[SEQS];
     fx_page pages[SEQS][PAGES * COLUMNS];
     uint8_t pool;
+    fx_page want[SEQS * PAGES];          /* what is read, in order */
+    int64_t n_want;
+    int times[SEQS * PAGES];             /* how often each of these is fetched */
 } made;
+
+/* The pages of positions [pos0 + 1 - window, pos0) of each sequence. */
+static void find_wanted(made *m, int32_t window)
+{
+    for (int i = 0; i < SEQS; i++)
+        for (int p = 0; p < PAGES; p++)
+            if (p * TOKENS < m->seqs[i].pos0 && (window == 0 || (p + 1) * TOKENS > m->seqs[i].pos0 + 1 - window))
+                m->want[m->n_want++] = m->pages[i][p * COLUMNS + COLUMN];
+}
 
 static made *make(int32_t window, bool latent)
 {
@@ -45,36 +57,25 @@ static made *make(int32_t window, bool latent)
     m->x.step = &m->step;
     fx_exec_join_ahead(&m->x);
     m->x.ahead_most = 64 << 20;
+    find_wanted(m, window);
     return m;
 }
 
-/* Sets both products and joins their lists; how many pages each of the first 'most' is in goes to times[]. */
-static int64_t fetched(made *m, const fx_page *want, int64_t most, int *times)
+/* Sets both products; returns how many pages they fetch, each counted in m->times. */
+static int64_t fetched(made *m)
 {
     int64_t n = 0;
 
-    memset(times, 0, (size_t)most * sizeof *times);
+    memset(m->times, 0, sizeof m->times);
     for (int i = FIRST; i <= LAST; i++)
         fx_exec_set_ahead(&m->x, &m->launches[i]);
     for (int i = FIRST; i <= LAST; i++) {
         const fx_ahead *a = m->launches[i].l.args.matmul.ahead;
 
         for (int64_t p = 0; a && p < a->n; p++, n++)
-            for (int64_t w = 0; w < most; w++)
-                times[w] += a->pages[p] == want[w];
+            for (int64_t w = 0; w < m->n_want; w++)
+                m->times[w] += a->pages[p] == m->want[w];
     }
-    return n;
-}
-
-/* The pages of positions [pos0 + 1 - window, pos0) of each sequence, in order. */
-static int64_t expected(const made *m, int32_t window, fx_page *out)
-{
-    int64_t n = 0;
-
-    for (int i = 0; i < SEQS; i++)
-        for (int p = 0; p < PAGES; p++)
-            if (p * TOKENS < m->seqs[i].pos0 && (window == 0 || (p + 1) * TOKENS > m->seqs[i].pos0 + 1 - window))
-                out[n++] = m->pages[i][p * COLUMNS + COLUMN];
     return n;
 }
 
@@ -84,13 +85,10 @@ TEST(two_products_fetch_each_page_once)
 
     for (size_t i = 0; i < FX_COUNT(windows); i++) {
         made *m = make(windows[i], false);
-        fx_page want[SEQS * PAGES];
-        int times[SEQS * PAGES];
-        int64_t n = expected(m, windows[i], want);
 
-        CHECK_EQ_I64(fetched(m, want, n, times), n);
-        for (int64_t w = 0; w < n; w++)
-            CHECK_EQ_I64(times[w], 1);
+        CHECK_EQ_I64(fetched(m), m->n_want);
+        for (int64_t w = 0; w < m->n_want; w++)
+            CHECK_EQ_I64(m->times[w], 1);
         CHECK(m->launches[EARLY].l.args.matmul.ahead == NULL);
         free(m);
     }
@@ -101,12 +99,9 @@ TEST(shares_are_mixed)
 {
     made *m = make(0, false);
     const fx_ahead *a = &m->launches[FIRST].ahead;
-    fx_page want[SEQS * PAGES];
-    int times[SEQS * PAGES];
-    int64_t n = expected(m, 0, want);
 
-    fetched(m, want, n, times);
-    CHECK(a->n >= n / 16 * 4 && a->n <= FX_DIV_UP(n, 16) * 4);
+    fetched(m);
+    CHECK(a->n >= m->n_want / 16 * 4 && a->n <= FX_DIV_UP(m->n_want, 16) * 4);
     CHECK(a->pages[0] < 400 && a->pages[a->n - 1] >= 1600);
     for (int64_t p = 1; p < a->n; p++)
         CHECK(a->pages[p] > a->pages[p - 1]);
@@ -129,16 +124,13 @@ TEST(bytes_are_those_of_the_layer)
 TEST(no_more_than_the_cache_holds)
 {
     made *m = make(0, false);
-    fx_page want[SEQS * PAGES];
-    int times[SEQS * PAGES];
-    int64_t n = expected(m, 0, want);
 
     m->x.ahead_most = 10 * (V_OFFSET + 2 * 48 * 32 * 2 - K_OFFSET);
-    CHECK_EQ_I64(fetched(m, want, n, times), 10);
-    for (int64_t w = 0; w < n; w++)
-        CHECK_EQ_I64(times[w], w < 10);
+    CHECK_EQ_I64(fetched(m), 10);
+    for (int64_t w = 0; w < m->n_want; w++)
+        CHECK_EQ_I64(m->times[w], w < 10);
     m->x.ahead_most = 0;
-    CHECK_EQ_I64(fetched(m, want, n, times), 0);
+    CHECK_EQ_I64(fetched(m), 0);
     free(m);
 }
 
@@ -146,13 +138,10 @@ TEST(no_more_than_the_cache_holds)
 TEST(few_rows_fetch_nothing)
 {
     made *m = make(0, false);
-    fx_page want[SEQS * PAGES];
-    int times[SEQS * PAGES];
-    int64_t n = expected(m, 0, want);
 
-    CHECK_EQ_I64(fetched(m, want, n, times), n);
+    CHECK_EQ_I64(fetched(m), m->n_want);
     m->step.n_rows = m->step.n_seqs = FX_Q8_PANEL;
-    CHECK_EQ_I64(fetched(m, want, n, times), 0);
+    CHECK_EQ_I64(fetched(m), 0);
     free(m);
 }
 
